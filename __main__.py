@@ -1,0 +1,81 @@
+"""One command tree. Each room brings its commands; they are imported only when called."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from typing import Any
+
+from .shards.errors import HoloshardError, MissingExtraError, UsageError
+
+COMMANDS = {
+    "sample": "holoshard.ingest.cli:sample",
+    "ingest": "holoshard.ingest.cli:ingest",
+    "shard": "holoshard.shards.cli:shard",
+    "info": "holoshard.shards.cli:info",
+    "show": "holoshard.shards.cli:show",
+    "verify": "holoshard.shards.cli:verify",
+    "train": "holoshard.train.cli:train",
+    "eval": "holoshard.train.cli:evaluate",
+    "predict": "holoshard.train.cli:predict",
+}
+
+# The extra whose packages a module of ours may miss.
+EXTRAS = {
+    "cyclopts": "cli", "rich": "cli", "zarr": "zarr", "google_crc32c": "zarr",
+    "gemmi": "ingest", "rdkit": "ingest", "biotite": "ingest", "isal": "ingest", "dask": "ingest",
+    "distributed": "ingest", "polars": "ingest", "torch": "train", "safetensors": "train",
+    "tensorboard": "train", "matplotlib": "report", "scipy": "report",
+}  # fmt: skip
+
+
+def run(arguments: list[str]) -> Any:
+    """Run one command and return its result, a mapping for ``--json`` or None."""
+    import cyclopts
+
+    app = cyclopts.App(
+        name="holoshard",
+        help="Structures in, shards out, batches to a model.",
+        help_format="plaintext",
+        result_action="return_value",
+    )
+    for name, target in COMMANDS.items():
+        app.command(target, name=name)
+    try:
+        return app(arguments, exit_on_error=False, print_error=False)
+    except cyclopts.CycloptsError as error:
+        raise UsageError(f"{error}; see: holoshard {' '.join(arguments[:1])} --help".strip()) from error
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        raise MissingExtraError(package, EXTRAS[package]) from error
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point; returns the exit code: 0 done, 1 the data is wrong, 2 the call is wrong."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    as_json = "--json" in arguments
+    code, result = 0, None
+    try:
+        result = run(arguments)
+    except HoloshardError as error:
+        code, result = error.exit_code, {"error": str(error)}
+        print(f"holoshard: {error}", file=sys.stderr)
+        if "--debug" in arguments:
+            traceback.print_exc()
+    except KeyboardInterrupt:
+        code, result = 130, {"error": "interrupted"}
+        print("holoshard: interrupted; run the same command again to go on", file=sys.stderr)
+    if isinstance(result, dict) and "exit_code" in result:
+        code = result.pop("exit_code")
+    if as_json:
+        print(json.dumps({**(result or {}), "exit": code}, sort_keys=True), flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
