@@ -10,7 +10,7 @@ RUN    := $(BIN)/holoshard
 READY  := $(VENV)/.holoshard-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sample ingest shard train eval report test check lint types format bench clean
+.PHONY: help setup demo sample ingest shard train eval test check lint types format bench clean
 
 help: ## List the commands and their settings
 	@echo "holoshard: structures in, shards out, batches to a model"
@@ -30,7 +30,12 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY) ## The whole line on the embedded sample, in a few minutes: sample, ingest, shard, train, eval, report
-	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m holoshard demo --out $(DATA)/demo
+	rm -rf $(DATA)/demo $(RUNS)/demo
+	$(RUN) sample --out $(DATA)/demo/sample --n 1500
+	$(RUN) ingest $(DATA)/demo/sample --out $(DATA)/demo/ingested
+	$(RUN) shard $(DATA)/demo/ingested --out $(DATA)/demo/shards
+	$(RUN) train configs/sample.toml --data.path $(DATA)/demo/shards --out $(RUNS)/demo
+	$(RUN) eval $(RUNS)/demo --split test
 
 sample: $(READY) ## Write the embedded sample: N=1500 SEED=0 OUT=data/sample
 sample: OUT ?= $(DATA)/sample
@@ -67,16 +72,11 @@ train:
 	@if [ "$(DATASET)" = "$(DATA)/shards" ] && [ ! -e "$(DATASET)" ]; then $(MAKE) --no-print-directory shard OUT=$(DATASET); fi
 	$(RUN) train $(CONFIG) --data.path $(DATASET) --out $(OUT) --nodes $(NODES)
 
-eval: $(READY) ## Judge a trained model: RUN_DIR=runs/latest EVAL_SPLIT=test
+eval: $(READY) ## Judge a trained model and write its report: RUN_DIR=runs/latest EVAL_SPLIT=test
 eval: RUN_DIR ?= $(RUNS)/latest
 eval: EVAL_SPLIT ?= test
 eval:
 	$(RUN) eval $(RUN_DIR) --split $(EVAL_SPLIT)
-
-report: $(READY) ## Write a run's report: RUN_DIR=runs/latest
-report: RUN_DIR ?= $(RUNS)/latest
-report:
-	$(RUN) report $(RUN_DIR)
 
 test: $(READY) ## Run the tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
