@@ -33,20 +33,21 @@ EXTRAS = {
 
 def run(arguments: list[str]) -> Any:
     """Run one command and return its result, a mapping for ``--json`` or None."""
-    import cyclopts
-
-    app = cyclopts.App(
-        name="holoshard",
-        help="Structures in, shards out, batches to a model.",
-        help_format="plaintext",
-        result_action="return_value",
-    )
-    for name, target in COMMANDS.items():
-        app.command(target, name=name)
     try:
-        return app(arguments, exit_on_error=False, print_error=False)
-    except cyclopts.CycloptsError as error:
-        raise UsageError(f"{error}; see: holoshard {' '.join(arguments[:1])} --help".strip()) from error
+        import cyclopts
+
+        app = cyclopts.App(
+            name="holoshard",
+            help="Structures in, shards out, batches to a model.",
+            help_format="plaintext",
+            result_action="return_value",
+        )
+        for name, target in COMMANDS.items():
+            app.command(target, name=name)
+        try:
+            return app(arguments, exit_on_error=False, print_error=False)
+        except cyclopts.CycloptsError as error:
+            raise UsageError(f"{error} See: holoshard {' '.join(arguments[:1])} --help") from error
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:
