@@ -1,0 +1,195 @@
+"""PDB files: what has to be mended or refused before gemmi's fixed columns can be trusted.
+
+gemmi slices columns as the format says and never complains, so a line whose fields were shifted or
+written free of columns gives wrong numbers without a word. Every coordinate line is checked here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from typing import Any, Final
+
+import gemmi
+import numpy as np
+
+from ...shards.errors import StructureError
+from .components import component
+from .structure import Header, Structure, expand, flatten
+
+_ATOM: Final = int.from_bytes(b"ATOM", "little")
+_HETATM: Final = int.from_bytes(b"HETA", "little")
+_MODEL: Final = int.from_bytes(b"MODE", "little")
+_ENDMDL: Final = int.from_bytes(b"ENDM", "little")
+_NUMBER: Final = re.compile(rb"\s*[-+]?(\d+\.?\d*|\.\d+)\s*")
+_MONTHS: Final = {m: i + 1 for i, m in enumerate(
+    "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split())}  # fmt: skip
+
+
+class _Lines:
+    """Where the lines of a file begin, and which record each is."""
+
+    def __init__(self, data: bytes) -> None:
+        padded = np.frombuffer(data + b"\n\0\0\0\0", np.uint8)
+        ends = np.flatnonzero(padded == 10)
+        self.bytes = padded
+        self.start = np.zeros(len(ends), np.int64)
+        self.start[1:] = ends[:-1] + 1
+        self.length = ends - self.start
+        words = np.ndarray((len(padded) - 3,), "<u4", padded, strides=(1,))  # the four bytes from each place
+        self.record = words[self.start]
+        self.is_atom = (self.record == _ATOM) | (self.record == _HETATM)
+
+
+def read_pdb(data: bytes, name: str, assembly: str) -> Structure:
+    """Read the first model of a PDB file.
+
+    Raises
+    ------
+    StructureError
+        ``parse_failed``, ``format_mismatch`` (free columns, as PQR has them), ``structure_bad_coordinates``.
+    """
+    lines = _Lines(data)
+    n_models, repairs = 1, []
+    if ((lines.record == _MODEL) | (lines.record == _ENDMDL)).any():
+        data, n_models, late = _first_model(data, lines)
+        lines = _Lines(data)
+        if late:
+            repairs.append("ligand_after_endmdl")
+    if not lines.is_atom.any():
+        raise StructureError("structure_empty", f"{name} has no ATOM or HETATM record")
+    blank_elements = _check_columns(data, lines, name)
+    try:
+        parsed = gemmi.read_pdb_string(data)
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise StructureError("parse_failed", f"{name}: {error}") from error
+    header = _header(parsed, n_models)
+    if assembly:
+        expand(parsed, assembly, name)
+    found = flatten(parsed, "pdb", header, tuple(repairs))
+    return _with_elements(found) if blank_elements else found
+
+
+def _first_model(data: bytes, lines: _Lines) -> tuple[bytes, int, bool]:
+    """The file with its first model only, how many there were, and whether atoms followed the last.
+
+    Records before the first MODEL and after the last ENDMDL belong to no model; both are kept, so that
+    a ligand written after ENDMDL is seen. A second MODEL ends the first where ENDMDL is missing.
+    """
+    starts = lines.start.tolist()
+    begins = [i for i in np.flatnonzero(lines.record == _MODEL).tolist()]
+    ends = [i for i in np.flatnonzero(lines.record == _ENDMDL).tolist()]
+    n_models = max(len(begins), len(ends), 1)
+    begin = begins[0] if begins else -1
+    stops = [i for i in (*ends, *begins) if i > begin]
+    stop = min(stops, default=len(starts))
+    tail = max(ends, default=len(starts) - 1) + 1
+    if begins and tail <= begins[-1]:  # the last model was never closed: nothing is known to follow it
+        tail = len(starts)
+
+    def between(a: int, b: int) -> bytes:
+        here = starts[a] if a < len(starts) else len(data)
+        return data[here : starts[b] if b < len(starts) else len(data)]
+
+    head = between(0, begin) if begin > 0 else b""
+    late = bool(lines.is_atom[tail:].any())
+    return head + between(begin + 1, stop) + between(tail, len(starts)), n_models, late
+
+
+def _check_columns(data: bytes, lines: _Lines, name: str) -> bool:
+    """Refuse lines whose coordinates are not where the format has them; True if element columns are blank."""
+    start, length = lines.start[lines.is_atom], lines.length[lines.is_atom]
+    if length.min() < 54:
+        short = int(start[int(np.argmax(length < 54))])
+        raise StructureError(
+            "parse_failed", f"{name}: line {_line(data, short)} ends before its coordinates do"
+        )
+    text = lines.bytes
+    dots = (text[start + 34] == 46) & (text[start + 42] == 46) & (text[start + 50] == 46)
+    for at in start[~dots].tolist():  # not "%8.3f": legal only if the columns still hold one number each
+        _check_line(data, at, name)
+    blank = length < 78
+    if not blank.all():
+        last = np.minimum(start + 77, len(text) - 1)
+        blank |= (text[last] == 32) & (text[last - 1] == 32)
+    return bool(blank.any())
+
+
+def _check_line(data: bytes, at: int, name: str) -> None:
+    line = data[at : data.find(b"\n", at) if data.find(b"\n", at) >= 0 else len(data)]
+    fields = [line[30:38], line[38:46], line[46:54]]
+    if any(b"*" in f or b"nan" in f.lower() or not f.strip() for f in fields):
+        raise StructureError(
+            "structure_bad_coordinates", f"{name}: line {_line(data, at)} has no coordinates: {line[30:54]!r}"
+        )
+    cut = line[27:30].strip() or any(_NUMBER.fullmatch(f) is None for f in fields)
+    if cut or line[53:55].strip().isdigit() and len(line[53:55].strip()) == 2 and b"." not in line[46:54]:
+        raise StructureError(
+            "format_mismatch" if len(line.split()) >= 8 else "parse_failed",
+            f"{name}: line {_line(data, at)} does not have its coordinates in the fixed columns of a PDB "
+            "file (PQR and other free formats are not read)",
+        )
+
+
+def _line(data: bytes, at: int) -> int:
+    return data.count(b"\n", 0, at) + 1
+
+
+def _with_elements(found: Structure) -> Structure:
+    """Elements where the file left them out: by residue and atom name from the dictionary.
+
+    gemmi guesses from the alignment of the name, which takes a C-alpha written one column to the left
+    for calcium.
+    """
+    pairs = np.stack([found.residue_name[found.residue].view(np.uint64), found.name.view(np.uint64)], axis=1)
+    unique, inverse = np.unique(pairs, axis=0, return_inverse=True)
+    sizes = np.diff(found.residue_start)
+    alone = set(found.residue_name[sizes == 1].tolist())
+    guessed = np.full(len(unique), 255, np.uint8)
+    for row, (residue, atom) in enumerate(unique.view("S8").tolist()):
+        guessed[row] = _element(residue.decode("latin-1"), atom.decode("latin-1"), residue in alone)
+    element = guessed[inverse.ravel()]
+    element = np.where(element == 255, found.element, element)
+    return replace(found, element=element, repairs=(*found.repairs, "element_guessed"))
+
+
+def _element(residue: str, atom: str, alone: bool) -> int:
+    """Atomic number by the dictionary; 255 to keep the reader's guess."""
+    entry = component(residue)
+    if entry is not None and atom in entry.atom_names:
+        return int(entry.element[entry.atom_names.index(atom)])
+    standard = entry is not None and entry.is_amino_acid
+    if standard and not alone and atom.lstrip("0123456789")[:1] in ("C", "N", "O", "S", "H", "D"):
+        return {"C": 6, "N": 7, "O": 8, "S": 16, "H": 1, "D": 1}[atom.lstrip("0123456789")[0]]
+    if atom in ("CA", "CB", "CD", "CE", "HG", "HE", "ND", "NE", "NB") and not alone:
+        return {"C": 6, "H": 1, "N": 7}[atom[0]]  # a metal stands alone in its residue
+    return 255
+
+
+def _header(parsed: gemmi.Structure, n_models: int) -> Header:
+    info = dict(parsed.info)
+    method = info.get("_exptl.method", "")
+    return Header(
+        code="" if parsed.name == "string" else parsed.name.strip(),  # gemmi's name for no name
+        title=info.get("_struct.title", "").strip(),
+        method=method,
+        resolution=parsed.resolution if parsed.resolution > 0 else math.nan,
+        deposited=as_date(info.get("_pdbx_database_status.recvd_initial_deposition_date", "")),
+        predicted="THEORETICAL" in method.upper(),
+        n_models=n_models,
+    )
+
+
+def as_date(text: str) -> int:
+    """yyyymmdd of "1998-03-27" or "27-MAR-98", 0 for anything else."""
+    parts: list[Any] = text.strip().upper().split("-")
+    if len(parts) != 3:
+        return 0
+    if parts[1] in _MONTHS and parts[2].isdigit():
+        year = int(parts[2]) + (1900 if int(parts[2]) > 60 else 2000)
+        parts = [str(year), str(_MONTHS[parts[1]]), parts[0]]
+    if not all(p.isdigit() for p in parts):
+        return 0
+    year, month, day = (int(p) for p in parts)
+    return year * 10000 + month * 100 + day if 1 <= month <= 12 and 1 <= day <= 31 else 0
