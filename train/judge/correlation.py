@@ -45,8 +45,8 @@ def moments(x: Floats, y: Floats, w: Floats) -> tuple[Floats, Floats, Floats]:
 def ratio(sxx: Floats, syy: Floats, sxy: Floats) -> Floats:
     """The correlation of moments, NaN where one of them does not vary."""
     spread = np.sqrt(sxx) * np.sqrt(syy)
-    r = np.divide(sxy, spread, out=np.full_like(spread, np.nan), where=spread > 0)
-    return np.clip(r, -1, 1)
+    r: Floats = np.divide(sxy, spread, out=np.full_like(spread, np.nan), where=spread > 0)
+    return np.clip(r, -1.0, 1.0)
 
 
 def mid_ranks(x: Floats, w: Floats) -> Floats:

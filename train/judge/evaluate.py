@@ -24,7 +24,8 @@ from .predictions import PredictionTable, labels_of, read_predictions, write_pre
 Group = Literal["auto", "cluster", "target", "none"]
 
 SHOWN: Final = {
-    "rmse": "RMSE", "mae": "MAE", "pearson": "Pearson", "spearman": "Spearman", "within_target": "within targets",
+    "rmse": "RMSE", "mae": "MAE", "pearson": "Pearson", "spearman": "Spearman",
+    "within_target": "within targets",
 }  # fmt: skip
 
 
@@ -68,6 +69,7 @@ def evaluate(run: Path, split: str = "test", dataset: Path | None = None, n_boot
         "split": split,
         "dataset": str(source),
         "step": predictor.step,
+        "n_predicted": len(table),
         "n_synthetic": int(np.count_nonzero(flags & int(Flag.SYNTHETIC))),
         **judge(table, simpler, group=group, n_boot=n_boot, seed=seed),
         "baselines_left_out": left_out,
@@ -169,7 +171,9 @@ def table_of(result: Mapping[str, Any]) -> str:
         bound = result["censored"]
         notes.append(f"bounds: {bound['violated']} of {bound['n']} predicted on the wrong side")
     if result["n_synthetic"]:
-        notes.append(f"synthetic: {result['n_synthetic']} of {result['n']} complexes were not measured")
+        notes.append(
+            f"synthetic: {result['n_synthetic']} of {result['n_predicted']} complexes were not measured"
+        )
     return "\n".join([head, *(line.rstrip() for line in lines), *notes])
 
 

@@ -39,6 +39,7 @@ BELOW: Final = ("<", "<=")
 ABOVE: Final = (">", ">=")
 # Compounds a target needs before Spearman within it is looked at; every target of CASF-2016 has five.
 TARGET_SIZES: Final = {"within_target": 8, "ranking": 5}
+MIN_ROWS: Final = 8
 STATISTICS: Final = ("rmse", "mae", "bias", "pearson", "spearman", "sd", *TARGET_SIZES)
 LOWER_IS_BETTER: Final = frozenset({"rmse", "mae", "sd"})
 
@@ -248,7 +249,10 @@ def paired(y_true: ArrayLike, y_pred: ArrayLike, y_other: ArrayLike, groups: Lab
 def by_label(labels: Labels, y_true: ArrayLike, y_pred: ArrayLike, groups: Labels | None = None,
              relations: Labels | None = None, n_boot: int = 1000, seed: int = 0, *,
              targets: Labels | None = None) -> dict[str, dict[str, Any]]:  # fmt: skip
-    """:func:`summarise` apart for each label (of kind, target, ...), most frequent first; "" is left out."""
+    """:func:`summarise` apart for each label (of kind, target, ...), most frequent first; "" is left out.
+
+    A label of fewer rows than MIN_ROWS gets no intervals: so few rows are hardly resampled.
+    """
     true, pred = np.asarray(y_true, dtype=np.float64), np.asarray(y_pred, dtype=np.float64)
     where: dict[str, list[int]] = {}
     for row, label in enumerate(labels):
@@ -259,8 +263,8 @@ def by_label(labels: Labels, y_true: ArrayLike, y_pred: ArrayLike, groups: Label
         return None if values is None else [values[i] for i in rows]
 
     return {
-        label: summarise(true[rows], pred[rows], pick(groups, rows), pick(relations, rows), n_boot, seed,
-                         targets=pick(targets, rows))
+        label: summarise(true[rows], pred[rows], pick(groups, rows), pick(relations, rows),
+                         n_boot if len(rows) >= MIN_ROWS else 0, seed, targets=pick(targets, rows))
         for label, rows in sorted(where.items(), key=lambda item: (-len(item[1]), item[0]))
     }  # fmt: skip
 

@@ -49,12 +49,19 @@ class PredictionTable:
 
     def select(self, rows: Sequence[int] | NDArray[np.int64]) -> PredictionTable:
         """Some rows, in the order given."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        picked = {
-            name: value[rows] if isinstance(value, np.ndarray) else tuple(value[i] for i in rows)
-            for name, value in values.items()
-        }
-        return PredictionTable(**picked)
+
+        def pick(words: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(words[i] for i in rows)
+
+        return PredictionTable(
+            id=pick(self.id),
+            pk=self.pk[rows],
+            pk_relation=pick(self.pk_relation),
+            kind=pick(self.kind),
+            predicted=self.predicted[rows],
+            target=pick(self.target),
+            cluster=pick(self.cluster),
+        )
 
 
 COLUMNS: Final = tuple(f.name for f in fields(PredictionTable))
