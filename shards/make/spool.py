@@ -1,0 +1,146 @@
+"""One shard in the making: blocks are packed at once and kept in a temporary file until it is written.
+
+HDF5 can only be written with every block in one contiguous range if the number of chunks is known, and a
+complex that comes late may need wider columns: then the blocks so far are packed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from ..complex import RAGGED_AXES
+from ..format.block import Block
+from ..format.chunks import COUNT_KEYS, pack_block, unpack_block
+from ..format.codec import Codecs
+from ..format.container import Container, ShardHeader
+from ..format.layout import Layout, chunk_rows_for, make_layout
+from ..format.table import BlockTable, Places, crc32, place
+
+IN_MEMORY: Final = 16 << 20  # bytes; a small part never touches the disk twice
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """One packed block."""
+
+    n_complexes: int
+    rows: tuple[int, ...]
+    crc32: int
+    column_crc32: tuple[int, ...]
+    chunk_sizes: tuple[int, ...]
+
+    @property
+    def length(self) -> int:
+        return sum(self.chunk_sizes)
+
+
+class ShardSpool:
+    """Takes blocks of exactly ``block_size`` complexes (the last may be smaller); writes one shard."""
+
+    def __init__(self, folder: Path, block_size: int, codecs: Codecs, layout: Layout | None = None) -> None:
+        self.folder, self.block_size, self.codecs, self.layout = folder, block_size, codecs, layout
+        self._begin()
+
+    def _begin(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=self.folder)
+        self._blocks: list[_Packed] = []
+        self._padded = dict.fromkeys(RAGGED_AXES, 0)
+        self.n_bytes = self.n_complexes = 0
+
+    def append(self, block: Block) -> None:
+        """Pack one raw block."""
+        if self.layout is None:
+            rows = {a: int(block.counts[a].sum()) for a in RAGGED_AXES}
+            self.layout = make_layout(block.fields.values(), self.block_size, chunk_rows_for(rows), self.codecs)
+        wider = self.layout.merged(block.fields, self.codecs)
+        if wider is not self.layout:
+            self._repack(wider)
+        packed = pack_block(block, self.layout, self._padded)
+        columns = [b"".join(chunks) for chunks in packed]
+        data = b"".join(columns)
+        rows_of = tuple(int(block.counts[a].sum()) for a in RAGGED_AXES)
+        sizes = tuple(len(chunk) for chunks in packed for chunk in chunks)
+        self._blocks.append(_Packed(block.n_complexes, rows_of, crc32(data), tuple(map(crc32, columns)), sizes))
+        self._file.write(data)
+        self.n_bytes += len(data)
+        self.n_complexes += block.n_complexes
+        chunk_rows = {c.field.axis: c.chunk_rows for c in self.layout.columns}
+        for axis, n in zip(RAGGED_AXES, rows_of, strict=True):
+            self._padded[axis] += max(1, -(-n // chunk_rows[axis])) * chunk_rows[axis]
+
+    def table(self) -> BlockTable:
+        """Block table so far, without offsets."""
+        b = self._blocks
+        n_columns = len(self.layout.columns) if self.layout else 0
+        return BlockTable(
+            n_complexes=np.array([x.n_complexes for x in b], np.uint32),
+            rows=np.array([x.rows for x in b], np.int64).reshape(len(b), len(RAGGED_AXES)),
+            offset=np.zeros(len(b), np.int64),
+            length=np.array([x.length for x in b], np.int64),
+            crc32=np.array([x.crc32 for x in b], np.uint32),
+            column_crc32=np.array([x.column_crc32 for x in b], np.uint32).reshape(len(b), n_columns),
+            chunk_size=np.array([s for x in b for s in x.chunk_sizes], np.uint32),
+        )
+
+    def blocks(self) -> Iterator[memoryview]:
+        """Bytes of the packed blocks, in order."""
+        self._file.seek(0)
+        for block in self._blocks:
+            yield memoryview(self._file.read(block.length))
+
+    def write(self, path: Path, container: Container) -> tuple[ShardHeader, Places]:
+        """Write the shard; the spool is then empty."""
+        layout = self.layout or make_layout((), self.block_size, chunk_rows_for(dict.fromkeys(RAGGED_AXES, 0)), self.codecs)
+        header = ShardHeader(self.n_complexes, layout)
+        places = place(layout, self.table())
+        table = container.write(path, header, places, self.blocks())
+        self._file.close()
+        self._begin()
+        return header, place(layout, table)
+
+    def _repack(self, wider: Layout) -> None:
+        """Start again with a wider layout and the blocks so far."""
+        assert self.layout is not None
+        places, old = place(self.layout, self.table()), self._file
+        old.seek(0)
+        numbers = range(len(self._blocks))
+        lengths = [b.length for b in self._blocks]
+        keys, index = list(self.layout.fields), self.layout.index
+        wanted = [index[k] for k in (*COUNT_KEYS, *keys)]
+        self.layout = wider
+        self._begin()
+        for number in numbers:
+            data = memoryview(old.read(lengths[number]))
+            at, size = places.in_block[number], places.size[number]
+            pieces = {i: data[int(at[i]) : int(at[i] + size[i])] for i in wanted}
+            self.append(unpack_block(pieces, places, number, keys, True, "temporary file"))
+        old.close()
+
+    def close(self) -> None:
+        """Drop what was not written."""
+        self._file.close()
+
+
+def file_sha256(path: Path) -> str:
+    """sha256 of a file; of a folder, of the sorted lines ``relative/path sha256`` of its files."""
+    if path.is_dir():
+        files = sorted(p for p in path.rglob("*") if p.is_file())
+        lines = [f"{p.relative_to(path).as_posix()} {file_sha256(p)}\n" for p in files]
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files in a folder."""
+    if path.is_dir():
+        return sum(os.path.getsize(p) for p in path.rglob("*") if p.is_file())
+    return os.path.getsize(path)

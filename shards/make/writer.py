@@ -1,0 +1,220 @@
+"""Parts and data sets: written whole or not at all, and byte-identical for the same input."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+
+from ..complex import Complex, Field
+from ..errors import FormatError, UsageError
+from ..format.block import Block, concatenate
+from ..format.codec import Codecs, codecs_named
+from ..format.container import container_named
+from ..format.hdf5 import create, sync, write_arrays
+from ..format.layout import BLOCK_SIZE, Layout, chunk_rows_for, make_layout
+from ..format.manifest import INDEX, MANIFEST, Manifest, ShardInfo, write_manifest
+from ..format.records import stack
+from ..format.table import BlockTable
+from .check import check
+from .index import IndexColumns
+from .spool import ShardSpool, file_sha256, size_of
+
+SHARD_BYTES: Final = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PartInfo:
+    """A part that was written."""
+
+    path: Path
+    n_complexes: int
+    n_bytes: int
+    sha256: str
+
+
+def write_part(
+    path: Path, complexes: Iterable[Complex], *, block_size: int = BLOCK_SIZE, codecs: Codecs | None = None
+) -> PartInfo:
+    """Write complexes as one HDF5 shard file, atomically; an older file of that name is replaced.
+
+    Every complex is checked (FormatError). The same complexes give the same bytes. Memory: one block
+    of complexes and up to 16 MiB of packed ones.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    spool = ShardSpool(path.parent, block_size, codecs or Codecs())
+    seen: set[str] = set()
+    try:
+        for group in _groups(complexes, block_size):
+            for c in group:
+                check(c)
+                if c.id in seen:
+                    raise FormatError(f"complex {c.id!r} comes twice; ids are unique in a part")
+                seen.add(c.id)
+            spool.append(stack(group))
+        spool.write(temporary, container_named("hdf5"))
+        info = PartInfo(path, len(seen), size_of(temporary), file_sha256(temporary))
+        os.replace(temporary, path)
+        sync(path.parent)
+        return info
+    finally:
+        spool.close()
+        temporary.unlink(missing_ok=True)
+
+
+class DatasetWriter:
+    """Writes a data set folder; nothing is at ``out`` until :meth:`finish` has everything on disk.
+
+    Parameters
+    ----------
+    out : folder to make. An existing data set there is replaced when the new one is complete; a folder
+        with anything else in it is refused
+    container : hdf5 or zarr
+    block_size : complexes a block
+    shard_bytes : a shard is closed when its blocks have so many bytes
+    codec : blosc, blosc-lz4, blosc-zstd, gzip or none
+    fields : key -> field of all blocks to come, if known; spares packing a shard twice when a later
+        block has a wider or an additional column
+    making : plain data for the manifest: seed, split method and so on
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        *,
+        container: str = "hdf5",
+        block_size: int = BLOCK_SIZE,
+        shard_bytes: int = SHARD_BYTES,
+        codec: str = "blosc",
+        fields: Mapping[str, Field] | None = None,
+        making: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.out, self.container = Path(out), container_named(container)
+        _refuse_foreign(self.out)
+        self.block_size, self.shard_bytes, self.codecs = block_size, shard_bytes, codecs_named(codec)
+        self.fields, self.making = fields, dict(making or {})
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        self._folder = self.out.with_name(f".{self.out.name}.{os.getpid()}")
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir()
+        self._shards: list[ShardInfo] = []
+        self._tables: list[BlockTable] = []
+        self._layouts: list[Layout] = []
+        self._index = IndexColumns()
+
+    def __enter__(self) -> DatasetWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def write(self, split: str, blocks: Iterable[Block]) -> None:
+        """Write raw blocks of any size as shards ``<split>-00000`` and on; once for each split."""
+        if not split.isidentifier() or any(s.split == split for s in self._shards):
+            raise UsageError(f"split {split!r} was written before, or its name is not letters, digits and underscores")
+        spool = ShardSpool(self._folder, self.block_size, self.codecs, self._expected_layout())
+        number = 0
+        try:
+            for block in recut(blocks, self.block_size):
+                spool.append(block)
+                self._index.append(block)
+                if spool.n_bytes >= self.shard_bytes:
+                    self._close(spool, split, number)
+                    number += 1
+            if spool.n_complexes:
+                self._close(spool, split, number)
+        finally:
+            spool.close()
+
+    def finish(self) -> Manifest:
+        """Write index and manifest, and move the folder into place."""
+        index = self._folder / INDEX
+        self._index.check_unique()
+        with create(index) as file:
+            write_arrays(file, "index", self._index.arrays(self._shards, self.block_size), compress=True)
+            for i, table in enumerate(self._tables):
+                write_arrays(file, f"shards/{i:05d}", table.arrays(), compress=True)
+        manifest = Manifest(
+            self.container.name, tuple(self._shards), tuple(self._layouts), file_sha256(index), size_of(index),
+            self.making, self._index.statistics(self._shards),
+        )  # fmt: skip
+        if not self._layouts:
+            raise UsageError("nothing was written: a data set needs at least one complex")
+        write_manifest(self._folder, manifest)
+        sync(self._folder)
+        _swap(self._folder, self.out)
+        return manifest
+
+    def _expected_layout(self) -> Layout | None:
+        if self._layouts or not self.fields:
+            return self._layouts[-1] if self._layouts else None
+        rows: dict[Any, int] = dict.fromkeys(("atom", "bond", "residue", "text"), 1 << 40)
+        return make_layout(self.fields.values(), self.block_size, chunk_rows_for(rows), self.codecs)
+
+    def _close(self, spool: ShardSpool, split: str, number: int) -> None:
+        path = self._folder / f"{split}-{number:05d}{self.container.suffix}"
+        header, places = spool.write(path, self.container)
+        if header.layout not in self._layouts:
+            self._layouts.append(header.layout)
+        info = ShardInfo(
+            path.name, split, header.n_complexes, size_of(path), file_sha256(path), places.table.content(),
+            self._layouts.index(header.layout),
+        )  # fmt: skip
+        self._shards.append(info)
+        self._tables.append(replace(places.table))
+
+
+def recut(blocks: Iterable[Block], size: int) -> Iterator[Block]:
+    """The same complexes in blocks of exactly ``size``; the last may be smaller."""
+    held: list[Block] = []
+    n = 0
+    for block in blocks:
+        held.append(block)
+        n += block.n_complexes
+        if n < size:
+            continue
+        joined = concatenate(held)
+        whole = n - n % size
+        for start in range(0, whole, size):
+            yield joined.slice(start, start + size)
+        held, n = ([joined.slice(whole, n)] if n > whole else []), n - whole
+    if n:
+        yield concatenate(held)
+
+
+def _groups(complexes: Iterable[Complex], size: int) -> Iterator[list[Complex]]:
+    group: list[Complex] = []
+    for c in complexes:
+        group.append(c)
+        if len(group) == size:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _refuse_foreign(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MANIFEST).exists())):
+        raise UsageError(f"{out} exists and is not a data set; choose another --out, or remove it")
+
+
+def _swap(folder: Path, out: Path) -> None:
+    """Put ``folder`` in the place of ``out``; at every moment one of the two is there under some name."""
+    old = out.with_name(f".{out.name}.old.{os.getpid()}")
+    if out.exists():
+        os.rename(out, old)
+    os.rename(folder, out)
+    sync(out.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+

@@ -1,0 +1,219 @@
+"""A data set to use: complexes by number, columns of the index, streams of batches."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields as dataclass_fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..complex import Complex
+from ..errors import FormatError, UsageError
+from ..format.block import Block
+from ..format.manifest import Manifest
+from ..format.records import complex_at, texts_of
+from .blocks import BlockReader
+from .fetch import Fetch
+from .source import open_source
+
+if TYPE_CHECKING:
+    from .stream import Stream
+
+CACHE_BYTES: Final = 256 << 20  # of decoded blocks, for ds[i]
+SIZE_COLUMNS: Final[Mapping[str, str]] = {"n_atoms": "atom", "n_bonds": "bond", "n_residues": "residue"}
+PLACE_COLUMNS: Final = ("split", "shard", "block", "row")
+
+
+def open_dataset(path: str | Path, fetch: Fetch | None = None, verify: bool = True) -> Dataset:
+    """Open a data set folder, or one part or shard file.
+
+    Reads the manifest only; columns of the index and blocks are read when they are asked for.
+    ``verify`` checks the checksum of everything that is read.
+
+    Raises UsageError if there is nothing at ``path``, FormatError if it is not a data set.
+    """
+    return Dataset(BlockReader(open_source(Path(path)), fetch, verify))
+
+
+class Dataset(Sequence[Complex]):
+    """Complexes in the order of the shards. Picklable; safe in threads and after a fork."""
+
+    def __init__(self, reader: BlockReader, cache_bytes: int = CACHE_BYTES) -> None:
+        self.reader = reader
+        self._cache = _BlockCache(reader, cache_bytes)
+        self._columns: dict[str, NDArray[Any]] = {}
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the data set says of itself."""
+        return self.reader.source.manifest
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """Split -> number of complexes."""
+        return dict(self.manifest.splits)
+
+    def __len__(self) -> int:
+        return self.reader.n_complexes
+
+    @overload
+    def __getitem__(self, index: int) -> Complex: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Complex]: ...
+    def __getitem__(self, index: int | slice) -> Complex | list[Complex]:
+        """The complex at a row, or a list of them for a slice."""
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        row = operator.index(index)
+        if row < 0:
+            row += len(self)
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {index} of a data set of {len(self)} complexes")
+        block, at = self.reader.locate(row)
+        return complex_at(self._cache.get(block), at)
+
+    def __iter__(self) -> Iterator[Complex]:
+        for number in range(self.reader.n_blocks):
+            block = self.reader.read(number)
+            for row in range(block.n_complexes):
+                yield complex_at(block, row)
+
+    def ids(self) -> list[str]:
+        """The id of each complex."""
+        if self.reader.source.has_index:
+            return [b.decode() for b in self.column("id").tolist()]
+        blocks = (self.reader.read(b, ["text_json"]) for b in range(self.reader.n_blocks))
+        return [t["id"] for block in blocks for t in texts_of(block)]
+
+    def column(self, name: str) -> NDArray[Any]:
+        """One value a complex, shape (n_complexes, ...), from the index: no shard is read.
+
+        ``name`` is a field of the complex axis, ``n_atoms``, ``n_bonds``, ``n_residues``, ``id`` (bytes),
+        ``split`` (a name), ``shard``, ``block`` or ``row``. Do not write into the result.
+        """
+        if name not in self._columns:
+            self._columns[name] = self._read_column(name)
+        return self._columns[name]
+
+    def indices(self, split: str | None = None) -> NDArray[np.int64]:
+        """Rows of a split, ascending; all rows for None."""
+        if split is None:
+            return np.arange(len(self))
+        if split not in self.splits:
+            raise UsageError(f"no split {split!r} in this data set; it has: {', '.join(self.splits)}")
+        ends = np.cumsum([s.n_complexes for s in self.manifest.shards])
+        return np.concatenate([
+            np.arange(end - s.n_complexes, end)
+            for s, end in zip(self.manifest.shards, ends, strict=True) if s.split == split
+        ])  # fmt: skip
+
+    def select(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """Rows of the complexes with these ids, in that order; UsageError for one that is not here."""
+        place = {name: i for i, name in enumerate(self.ids())}
+        missing = [name for name in ids if name not in place]
+        if missing:
+            raise UsageError(f"{len(missing)} of {len(ids)} ids are not in this data set, the first is {missing[0]!r}")
+        return np.array([place[name] for name in ids], np.int64)
+
+    def stream(
+        self, split: str | None = None, batch_size: int = 64, *, rows: NDArray[np.int64] | None = None, **options: Any
+    ) -> Stream:
+        """Batches of a split (None: of all complexes), or of some ``rows`` of it, for one epoch.
+
+        ``options`` are those of :class:`~holoshard.shards.read.stream.Stream` (seed, epoch, rank,
+        world_size, shuffle, drop_last, skip, ...) and of its ``StreamOptions`` (fields, max_atoms,
+        layout, threads, fetch, ...).
+        """
+        from .stream import Stream, StreamOptions
+
+        names = {f.name for f in dataclass_fields(StreamOptions)}
+        how = StreamOptions(**{k: options.pop(k) for k in list(options) if k in names})
+        if rows is None:
+            rows = self.indices(split)
+        return Stream(
+            self.reader, rows, self.column("n_atoms"), batch_size=batch_size, fingerprint=self.manifest.fingerprint,
+            options=how, **options,
+        )  # fmt: skip
+
+    def _read_column(self, name: str) -> NDArray[Any]:
+        field = self.manifest.fields.get(name)
+        if name in PLACE_COLUMNS:
+            return self._place_column(name)
+        if name not in SIZE_COLUMNS and name != "id" and (field is None or field.axis != "complex"):
+            known = [k for k, f in self.manifest.fields.items() if f.axis == "complex"]
+            raise UsageError(f"no column {name!r}; there are: {', '.join([*SIZE_COLUMNS, 'id', *PLACE_COLUMNS, *known])}")
+        if self.reader.source.has_index:
+            return self.reader.source.index(name)[name]
+        if name == "id":
+            return np.array([i.encode() for i in self.ids()])
+        key = [] if field is None else [name]
+        blocks = [self.reader.read(b, key) for b in range(self.reader.n_blocks)]
+        if field is None:
+            axis = SIZE_COLUMNS[name]
+            return np.concatenate([np.zeros(0, np.int64), *(b.counts[axis] for b in blocks)])  # type: ignore[index]
+        empty = np.zeros((0, *field.shape), field.value_dtype)
+        return np.concatenate([empty, *(b.columns[name] for b in blocks)])
+
+    def _place_column(self, name: str) -> NDArray[Any]:
+        reader, n = self.reader, self.reader.block_complexes
+        if name == "split":
+            return np.repeat(np.array([s.split for s in self.manifest.shards], np.str_), n_of_shards(self.manifest))
+        if name == "row":
+            return np.arange(len(self)) - np.repeat(reader.first_complex, n)
+        return np.repeat(reader.shard if name == "shard" else np.arange(reader.n_blocks), n)
+
+    def __repr__(self) -> str:
+        splits = ", ".join(f"{name} {n}" for name, n in self.splits.items())
+        return f"<Dataset {self.reader.source.root}: {len(self)} complexes ({splits})>"
+
+
+def n_of_shards(manifest: Manifest) -> list[int]:
+    """Complexes of each shard."""
+    return [s.n_complexes for s in manifest.shards]
+
+
+class _BlockCache:
+    """The blocks that were used last, decoded, up to a number of bytes."""
+
+    def __init__(self, reader: BlockReader, max_bytes: int) -> None:
+        self.reader, self.max_bytes = reader, max_bytes
+        self._clear()
+
+    def _clear(self) -> None:
+        self._lock, self._n_bytes = threading.Lock(), 0
+        self._blocks: OrderedDict[int, Block] = OrderedDict()
+
+    def get(self, number: int) -> Block:
+        """A block with all its fields."""
+        with self._lock:
+            if number in self._blocks:
+                self._blocks.move_to_end(number)
+                return self._blocks[number]
+        block = self.reader.read(number)
+        with self._lock:
+            if number not in self._blocks:
+                self._blocks[number] = block
+                self._n_bytes += _size(block)
+            while self._n_bytes > self.max_bytes and len(self._blocks) > 1:
+                self._n_bytes -= _size(self._blocks.popitem(last=False)[1])
+        return block
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"reader": self.reader, "max_bytes": self.max_bytes}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.reader, self.max_bytes = state["reader"], state["max_bytes"]
+        self._clear()
+
+
+def _size(block: Block) -> int:
+    return sum(a.nbytes for a in block.columns.values())
+
+
+__all__ = ["Dataset", "FormatError", "open_dataset"]
