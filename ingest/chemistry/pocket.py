@@ -1,0 +1,125 @@
+"""The pocket: whole residues with any heavy atom within a radius of any heavy atom of the ligand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...shards.errors import StructureError
+from .select import Receptor
+from .templates import ROLE
+
+# A residue is a copy of the ligand if this share of its heavy atoms lies this near a ligand atom of the same
+# element. A clashing pose comes near a few atoms of a side chain, never nearly all of a residue, element by
+# element.
+_COPY_DISTANCE: Final = 0.5  # angstrom
+_COPY_SHARE: Final = 0.8
+# The ligand of the crystal left in the file beside a docked pose of it: no polymer, no single atom, and half
+# of it where no two molecules can be at once.
+_OVERLAP_DISTANCE: Final = 1.2  # angstrom
+_OVERLAP_SHARE: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pocket:
+    """Residues around a ligand.
+
+    Attributes
+    ----------
+    residues : int64, rows in the receptor's residue table, ascending
+    copies : int64, residues left out because they are the ligand once more
+    nearest : angstrom between the nearest heavy atoms of ligand and pocket
+    """
+
+    residues: NDArray[np.int64]
+    copies: NDArray[np.int64]
+    nearest: float
+
+
+def find_pocket(
+    receptor: Receptor,
+    position: NDArray[np.float64],
+    element: NDArray[np.uint8],
+    radius: float,
+    *,
+    own: NDArray[np.int64] | None = None,
+    waters: bool = False,
+) -> Pocket:
+    """Whole residues near a ligand, found by its bounding box and then by every distance.
+
+    Parameters
+    ----------
+    position, element : of the ligand's heavy atoms, shapes (n, 3) and (n,)
+    radius : angstrom
+    own : residues that are the ligand itself, never part of its pocket
+    waters : take waters in, too
+
+    Raises
+    ------
+    StructureError
+        ``pocket_empty``.
+    """
+    s = receptor.structure
+    low, high = position.min(axis=0) - radius, position.max(axis=0) + radius
+    inside = s.element > 1
+    for axis in range(3):
+        column = s.position[:, axis]
+        inside &= (column >= low[axis]) & (column <= high[axis])
+    atoms = np.flatnonzero(inside)
+    residue = s.residue[atoms]
+    skip = np.zeros(s.n_residues, bool)
+    if not waters:
+        skip |= receptor.role == ROLE["water"]
+    if own is not None:
+        skip[own] = True
+    wanted = ~skip[residue]
+    atoms, residue = atoms[wanted], residue[wanted]
+    origin = position.mean(axis=0)
+    near, nearest = _squared(s.position[atoms] - origin, position - origin)
+    copies = np.zeros(0, np.int64)
+    if len(atoms) and nearest.min() < _OVERLAP_DISTANCE**2:
+        copies = _copies(receptor, atoms, near, nearest, element)
+        nearest = np.where(np.isin(residue, copies), np.inf, nearest)
+    close = nearest <= radius * radius
+    found = np.zeros(s.n_residues, bool)
+    found[residue[close]] = True
+    residues = np.flatnonzero(found)
+    if not len(residues):
+        raise StructureError("pocket_empty", f"no residue within {radius:g} angstrom of the ligand")
+    return Pocket(residues, copies, float(np.sqrt(nearest.min())))
+
+
+def _squared(
+    a: NDArray[np.float64], b: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """For each row of a: the nearest row of b, and the square of its distance."""
+    if not len(a):
+        return np.zeros(0, np.int64), np.zeros(0)
+    square = np.einsum("ij,ij->i", b, b) - 2.0 * (a @ b.T)
+    near = square.argmin(axis=1)
+    gap = a - b[near]  # exact to the last bit, where the expanded square is not
+    return near, np.einsum("ij,ij->i", gap, gap)
+
+
+def _copies(
+    receptor: Receptor,
+    atoms: NDArray[np.int64],
+    near: NDArray[np.int64],
+    nearest: NDArray[np.float64],
+    element: NDArray[np.uint8],
+) -> NDArray[np.int64]:
+    """Residues that are the ligand once more, by the rules at the top of this file."""
+    s = receptor.structure
+    n = s.n_residues
+    residue = s.residue[atoms]
+    total = np.bincount(s.residue[s.element > 1], minlength=n)
+    same = (nearest < _COPY_DISTANCE**2) & (s.element[atoms] == element[near])
+    matched = np.bincount(residue[same], minlength=n)
+    overlapped = np.bincount(residue[nearest < _OVERLAP_DISTANCE**2], minlength=n)
+    copy = (matched > 0) & (matched >= _COPY_SHARE * total)
+    loose = ~receptor.polymer & (total > 1)
+    copy |= loose & (overlapped >= np.maximum(_OVERLAP_SHARE * total, 2))
+    return np.flatnonzero(copy)
