@@ -1,0 +1,327 @@
+"""Batches of an epoch, read ahead in threads.
+
+Work goes to a thread pool in the order in which it is needed: the blocks of the next window, a few with
+each batch of this one, so that the reading is spread evenly; then the window's :class:`Pool`; then its
+batches, a few ahead of the consumer. A task only ever waits for tasks that were handed in before it, so
+one thread is enough, and nothing is read that the order does not name.
+
+Held at once are one window, the blocks of the next, and some batches, whatever the size of the data set.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, ParamSpec, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import FormatError, HoloshardError, UsageError
+from ..format.block import Block
+from .batch import ATOM_RESIDUE_TYPE, DEFAULT_FIELDS, Batch, Pool, rotations
+from .crop import crop, with_residue_type
+from .order import Order, Rows, Shuffle, draw, share
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+AHEAD: Final = 4  # batches ready before the consumer asks
+THREADS: Final = min(4, os.cpu_count() or 1)
+
+
+class Blocks(Protocol):
+    """Where a stream's blocks come from; :class:`holoshard.shards.read.blocks.BlockReader` is one."""
+
+    first_complex: Rows
+    """Data set row of each block's first complex, ascending, shape (n_blocks,)."""
+
+    def read(
+        self, block: int, keys: Sequence[str] | None = None, raw: bool = False, fetch: Any = None
+    ) -> Block:
+        """Decode the named fields of one block."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """What a batch holds, and how it is read.
+
+    Parameters
+    ----------
+    fields : keys of the batch, None for ``DEFAULT_FIELDS``
+    max_atoms : crop each complex to so many atoms, the pocket's nearest to the ligand; None for all
+    layout : "padded" or "packed"
+    pad_multiple : round padded widths up to a multiple, for compilers that want few shapes
+    rotate : turn each complex at random about the centre of its ligand, anew each epoch
+    threads : that read and collate; 0 does all in the consumer
+    fetch : reads bytes of a file instead of ``os.pread``, such as a cache
+    """
+
+    fields: Sequence[str] | None = None
+    max_atoms: int | None = None
+    layout: Literal["padded", "packed"] = "padded"
+    pad_multiple: int = 1
+    rotate: bool = False
+    threads: int = THREADS
+    fetch: Any = None
+
+
+class Stream:
+    """An epoch's batches, for one rank.
+
+    ``len(stream)`` is the number of global steps of an epoch, the same on every rank. Iterating begins at
+    :attr:`step`; when an epoch has ended, :attr:`epoch` is one more and :attr:`step` is 0, so that
+    iterating again gives the next epoch. :meth:`state_dict` says where the consumer is (not how far has
+    been read ahead) and does not depend on the world size: a run may resume with another.
+
+    With ``drop_last`` the complexes that do not fill a last batch are left out: others each epoch.
+    Without it the last batch is smaller, and a rank's part of it may be empty.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        rows: Rows,
+        lengths: NDArray[np.integer[Any]],
+        *,
+        batch_size: int,
+        seed: int = 0,
+        epoch: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        shuffle: Shuffle | bool = True,
+        drop_last: bool = True,
+        skip: int = 0,
+        weights: NDArray[np.floating[Any]] | None = None,
+        window: int | None = None,
+        lanes: int | None = None,
+        fingerprint: str = "",
+        options: StreamOptions = StreamOptions(),
+    ) -> None:
+        if not 0 <= rank < world_size:
+            raise UsageError(f"rank must lie in 0 .. world_size - 1; found rank {rank} of {world_size}")
+        if batch_size < world_size:
+            raise UsageError(
+                f"batch_size counts complexes over all ranks; found {batch_size} for {world_size} ranks; "
+                "give at least one a rank"
+            )
+        if skip < 0:
+            raise UsageError(f"skip counts global steps, so it is not negative; found {skip}")
+        if weights is not None and len(weights) != len(rows):
+            raise UsageError(f"weights are one a row; found {len(weights)} for {len(rows)} rows")
+        ascending = np.argsort(rows, kind="stable")
+        self.blocks, self.rows, self.lengths = blocks, rows[ascending], lengths
+        self.weights = None if weights is None else np.asarray(weights)[ascending]
+        self.batch_size, self.seed, self.rank, self.world_size = batch_size, seed, rank, world_size
+        self.drop_last, self.window, self.lanes, self.options = drop_last, window, lanes, options
+        self.shuffle: Shuffle = ("global" if shuffle else "none") if isinstance(shuffle, bool) else shuffle
+        self.fingerprint = fingerprint
+        self.epoch, self.step = epoch, skip
+        self.keys = tuple(DEFAULT_FIELDS if options.fields is None else options.fields)
+        self._order: Order | None = None
+
+    def __len__(self) -> int:
+        """Global steps of an epoch."""
+        full, rest = divmod(len(self.rows), self.batch_size)
+        return full + (rest > 0 and not self.drop_last)
+
+    @property
+    def order(self) -> Order:
+        """The order of the current epoch."""
+        if self._order is None or self._order.epoch != self.epoch:
+            rows = self.rows
+            if self.weights is not None:
+                rows = draw(rows, self.weights, seed=self.seed, epoch=self.epoch)
+            of_block = np.searchsorted(self.blocks.first_complex, rows, side="right") - 1
+            self._order = Order(
+                rows, of_block, self.lengths[rows], batch_size=self.batch_size, seed=self.seed,
+                epoch=self.epoch, shuffle=self.shuffle, window=self.window, lanes=self.lanes,
+            )  # fmt: skip
+        return self._order
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the beginning of an epoch."""
+        self.epoch, self.step = epoch, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the consumer is: a few numbers, the same on every rank."""
+        return {"version": 1, "step": self.step, "epoch": self.epoch, **self._identity()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go where ``state`` says; UsageError if it is of a stream with another order."""
+        for name, mine in self._identity().items():
+            if state.get(name) != mine:
+                raise UsageError(
+                    f"this state is of another stream: its {name} is {state.get(name)!r}, here it is "
+                    f"{mine!r}; resume with the same data set, seed, batch size and shuffle"
+                )
+        self.epoch, self.step = int(state["epoch"]), int(state["step"])
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "batch_size": self.batch_size, "seed": self.seed, "shuffle": self.shuffle,
+            "drop_last": self.drop_last, "window": self.window, "lanes": self.lanes,
+            "n_complexes": len(self.rows), "fingerprint": self.fingerprint,
+        }  # fmt: skip
+
+    def __iter__(self) -> Iterator[Batch]:
+        epoch, total = self.epoch, len(self)
+        if self.step < total:
+            reader = _Reader(self, total)
+            try:
+                for batch in reader.batches(self.step):
+                    self.step = batch.step + 1
+                    yield batch
+            finally:
+                reader.close()
+        if self.epoch == epoch and self.step >= total:
+            self.set_epoch(epoch + 1)
+
+
+@dataclass(slots=True)
+class _Window:
+    """A window's share of this rank: the rows of each step, and the blocks they lie in."""
+
+    first: int
+    steps: list[Rows]
+    sizes: list[int]  # of the global batches
+    needs: Rows
+    pool: Future[Pool] | None = None
+
+
+class _Reader:
+    """One pass over the steps of an epoch."""
+
+    def __init__(self, stream: Stream, total: int) -> None:
+        self.stream, self.order, self.total = stream, stream.order, total
+        self.options = stream.options
+        self.stored = _stored(stream.keys, self.options.max_atoms)
+        threads = self.options.threads
+        self.threads = ThreadPoolExecutor(threads, "holoshard-stream") if threads > 0 else None
+        self.ahead = AHEAD if threads > 0 else 1
+        self.held: dict[int, Future[Block]] = {}
+
+    def close(self) -> None:
+        """Forget what has not begun, and wait for what has."""
+        if self.threads is not None:
+            self.threads.shutdown(wait=True, cancel_futures=True)
+        self.held.clear()
+
+    def submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Do some work in a thread, or now if there are none; what it raises comes out of the future."""
+        if self.threads is not None:
+            return self.threads.submit(work, *args, **kwargs)
+        future: Future[T] = Future()
+        try:
+            future.set_result(work(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def batches(self, step: int) -> Iterator[Batch]:
+        """Yield this rank's batches from ``step`` on."""
+        ready: deque[Future[Batch]] = deque()
+        w = min(step // self.order.window_steps, self.order.n_windows - 1)
+        window: _Window | None = self.plan(w, step)
+        while window is not None:
+            w += 1
+            following = self.plan(w, step) if w < self.order.n_windows else None
+            self.open(window, following)
+            n = len(window.steps)
+            for i in range(n):
+                if following is not None:  # its blocks, evenly over the batches of this one
+                    self.read(following.needs[share(len(following.needs), i, n)])
+                ready.append(self.submit(self.collate, window, i))
+                if len(ready) >= self.ahead:
+                    yield ready.popleft().result()
+            window = following
+        while ready:
+            yield ready.popleft().result()
+
+    def plan(self, w: int, step: int) -> _Window | None:
+        """Say what this rank serves of window w, from ``step`` on; None if that is nothing."""
+        window = self.order.window(w)
+        steps, sizes, first = [], [], max(step, window.first)
+        for k, rows in enumerate(window.batches(), window.first):
+            if step <= k < self.total:
+                steps.append(rows[share(len(rows), self.stream.rank, self.stream.world_size)])
+                sizes.append(len(rows))
+        if not steps:
+            return None
+        needs = np.unique(self.blocks_of(np.concatenate(steps)))
+        if not len(needs):  # no rows for this rank: any block says what an empty batch looks like
+            needs = self.blocks_of(next(window.batches()))[:1]
+        return _Window(first, steps, sizes, needs)
+
+    def blocks_of(self, rows: Rows) -> Rows:
+        """Block of each data set row."""
+        return np.searchsorted(self.stream.blocks.first_complex, rows, side="right") - 1
+
+    def read(self, blocks: Rows) -> None:
+        """Hand in the reading of blocks that are not held."""
+        for block in blocks.tolist():
+            if block not in self.held:
+                self.held[block] = self.submit(self.decode, block)
+
+    def open(self, window: _Window, following: _Window | None) -> None:
+        """Hand in what is still missing of a window, and its pool; keep only blocks that are needed again."""
+        self.read(window.needs)
+        futures = [self.held[block] for block in window.needs.tolist()]
+        window.pool = self.submit(_pool, futures)
+        again = set() if following is None else set(following.needs.tolist())
+        self.held = {block: future for block, future in self.held.items() if block in again}
+
+    def decode(self, block: int) -> Block:
+        """Read one block and derive from it what a batch needs."""
+        try:
+            decoded = self.stream.blocks.read(block, self.stored, fetch=self.options.fetch)
+        except HoloshardError:
+            raise  # the reader says which file and block
+        except Exception as error:
+            raise FormatError(
+                f"block {block} of the data set cannot be read: {type(error).__name__}: {error}; "
+                "holoshard verify tells which files are damaged"
+            ) from error
+        try:
+            if ATOM_RESIDUE_TYPE in self.stream.keys:
+                decoded = with_residue_type(decoded)
+            if self.options.max_atoms is not None:
+                decoded = crop(decoded, self.options.max_atoms)
+        except FormatError as error:
+            raise FormatError(f"block {block} of the data set: {error}") from error
+        wanted = {*self.stream.keys, "n_ligand_atoms"}
+        return replace(decoded, columns={k: c for k, c in decoded.columns.items() if k in wanted})
+
+    def collate(self, window: _Window, i: int) -> Batch:
+        """Gather the batch of step i of a window."""
+        assert window.pool is not None
+        pool, rows, options, stream = window.pool.result(), window.steps[i], self.options, self.stream
+        block = np.searchsorted(window.needs, self.blocks_of(rows))
+        slots = rows - stream.blocks.first_complex[window.needs][block] + pool.first[block]
+        if options.layout == "packed":
+            columns = pool.packed(slots, stream.keys)
+        else:
+            columns = pool.padded(slots, stream.keys, options.pad_multiple)
+        if options.rotate and "position" in columns:
+            turn = rotations(rows, stream.seed, self.order.epoch)
+            x, of = columns["position"], columns.get("atom_batch")
+            columns["position"] = x @ turn if of is None else np.einsum("ni,nij->nj", x, turn[of])
+        return Batch(columns, rows, window.sizes[i], window.first + i, self.order.epoch)
+
+
+def _pool(futures: list[Future[Block]]) -> Pool:
+    """Lay blocks end to end, once they are there."""
+    return Pool([future.result() for future in futures])
+
+
+def _stored(keys: Sequence[str], max_atoms: int | None) -> tuple[str, ...]:
+    """Fields to read from the shards for these keys of a batch."""
+    stored = dict.fromkeys([*keys, "n_ligand_atoms"])
+    if stored.pop(ATOM_RESIDUE_TYPE, 0) is None:
+        stored |= dict.fromkeys(["residue", "residue_type"])
+    if max_atoms is not None:
+        stored |= dict.fromkeys(["position"])
+    return tuple(stored)

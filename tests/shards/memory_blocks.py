@@ -1,0 +1,36 @@
+"""Decoded blocks in memory, to test what comes after reading without a file."""
+
+from __future__ import annotations
+
+import numpy as np
+from random_complexes import random_complexes
+
+from holoshard.shards.format.block import Block
+from holoshard.shards.format.codec import from_fixed
+from holoshard.shards.format.records import stack
+
+
+class MemoryBlocks:
+    """n random complexes in blocks of ``block_size``; counts what is read, and can fail."""
+
+    def __init__(self, n, block_size=8, seed=0, broken=None, **options):
+        self.complexes = list(random_complexes(n, seed, **options))
+        raw = stack(self.complexes)
+        columns = {
+            key: from_fixed(c, raw.fields[key].per_unit) if raw.fields[key].per_unit else c
+            for key, c in raw.columns.items()
+        }
+        whole = Block.of(raw.fields, columns, raw.counts)
+        self.first_complex = np.arange(0, n, block_size)
+        self.blocks = [whole.slice(i, min(i + block_size, n)) for i in range(0, n, block_size)]
+        self.lengths = raw.counts["atom"]
+        self.rows = np.arange(n)
+        self.reads, self.broken = [], broken
+
+    def read(self, block, keys=None, raw=False, fetch=None):
+        if block == self.broken:
+            raise OSError("unplugged")
+        self.reads.append(block)
+        whole = self.blocks[block]
+        keys = list(whole.columns) if keys is None else keys
+        return Block.of(whole.fields, {k: whole.columns[k] for k in keys}, whole.counts)
