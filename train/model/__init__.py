@@ -1,1 +1,1 @@
-
+"""The transformer and its loss."""

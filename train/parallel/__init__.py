@@ -1,1 +1,1 @@
-
+"""One model in many processes."""

@@ -1,0 +1,184 @@
+"""The commands of this room: train, eval, predict."""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from ..shards.console import Output
+from ..shards.errors import UsageError
+from .configfile import load_config
+from .launch import is_launched, launch
+
+log = logging.getLogger("holoshard")
+RESULT = "result.json"  # in the run folder: what the command returns
+OUTPUT = Output()
+
+
+def train(
+    config: Path,
+    *settings: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
+    out: Path | None = None,
+    nodes: int = 1,
+    per_node: int = 1,
+    output: Annotated[Output, Parameter(name="*")] = OUTPUT,
+) -> dict[str, Any]:
+    """Train a model as a TOML file says, or go on where the run in --out stopped.
+
+    Every key of the file can be given as --table.key VALUE, which goes before the file. The file that is
+    written to the run's folder, config.toml, has them all.
+
+    Examples:
+        holoshard train configs/sample.toml --data.path data/shards --out runs/first
+
+        holoshard train configs/real.toml --data.inputs ligand --seed 1 --out runs/ligand-1
+
+        holoshard train configs/sample.toml --nodes 4
+
+    Parameters
+    ----------
+    config
+        A TOML file such as those in configs/.
+    out
+        The run's folder: checkpoints, metrics, the best model. runs/NAME for configs/NAME.toml if not given.
+    nodes
+        Start so many processes here, each as one node.
+    per_node
+        Processes on each node.
+    """
+    checked = load_config(config, settings)
+    folder = out if out is not None else Path("runs") / config.stem
+    size = nodes * per_node
+    if nodes < 1 or per_node < 1:
+        raise UsageError(f"--nodes {nodes} --per-node {per_node}: expected at least 1 of each")
+    if size > 1 and not is_launched():
+        from .parallel.mesh import axis_sizes
+
+        axis_sizes(checked, size)  # what cannot work is refused before anything starts
+        log.info("no cluster here: %d processes on this machine stand for %d nodes", size, nodes)
+        (folder / RESULT).unlink(missing_ok=True)
+        code = launch(["train", str(config), *settings, "--out", str(folder)], nodes, per_node)
+        result = json.loads((folder / RESULT).read_text()) if (folder / RESULT).is_file() else {}
+        return {**result, "exit_code": code}
+    return run_here(checked, folder)
+
+
+def run_here(config: Any, folder: Path) -> dict[str, Any]:
+    """Train in this process, alone or as one of many."""
+    from .judge.atomic import write_text
+    from .loop import Trainer
+    from .parallel.mesh import start, stop
+
+    if int(os.environ.get("RANK", 0)) > 0:
+        log.setLevel(logging.WARNING)  # one process speaks; the others only warn
+    world = start(config)
+    try:
+        result = Trainer(config, folder, world).run()
+        if world.is_first:
+            write_text(folder / RESULT, json.dumps(result, indent=1) + "\n")
+            rmse = "" if result["best_rmse"] is None else f", validation RMSE {result['best_rmse']:.3f}"
+            print(f"{result['outcome']}: step {result['step']}, best {result['best_step']}{rmse}: {folder}")
+        return result
+    finally:
+        stop()
+
+
+def evaluate(
+    run: Path,
+    *,
+    split: str = "test",
+    dataset: Path | None = None,
+    baselines: bool = False,
+    report: bool = True,
+    output: Annotated[Output, Parameter(name="*")] = OUTPUT,
+) -> dict[str, Any]:
+    """Judge a trained model on a split: figures with intervals, predictions as CSV, a report as HTML.
+
+    Examples:
+        holoshard eval runs/first
+
+        holoshard eval runs/first --split valid --baselines
+
+    Parameters
+    ----------
+    run
+        Folder of a run.
+    split
+        Which complexes to judge on.
+    dataset
+        Judge on another data set than the one that was trained on.
+    baselines
+        Fit simpler predictors on the training split, and compare with them.
+    report
+        Write report.html into the run's folder.
+    """
+    from .judge.evaluate import evaluate as judge
+    from .judge.evaluate import table_of
+
+    result = judge(run, split, dataset, baselines=baselines)
+    print(table_of(result))
+    if report:
+        from .judge.report import write_report
+
+        result["report"] = str(write_report(run))
+        print(f"report: {result['report']}")
+    return result
+
+
+def predict(
+    run: Path,
+    dataset: Path,
+    *,
+    out: Path,
+    split: str | None = None,
+    device: str = "cpu",
+    output: Annotated[Output, Parameter(name="*")] = OUTPUT,
+) -> dict[str, Any]:
+    """Predict the pK of every complex of a data set, to a CSV file.
+
+    New structures become a data set by `holoshard ingest`; a single part of its output will do. The columns
+    are id and pk; from a model with model.uncertainty also low and high, a 95 % interval.
+
+    Examples:
+        holoshard predict runs/first data/ingested/parts/part-0.h5 --out predictions.csv
+
+    Parameters
+    ----------
+    run
+        Folder of a run, or a model file such as its best.safetensors.
+    dataset
+        Data set folder, or a single part or shard.
+    out
+        The CSV file to write.
+    split
+        Only the complexes of this split.
+    device
+        cpu or cuda.
+    """
+    from ..shards.read.dataset import open_dataset
+    from .predictor import Predictor
+
+    if split is not None and not open_dataset(dataset).splits.get(split):
+        raise UsageError(
+            f"{dataset} has no split {split!r}; it has {', '.join(open_dataset(dataset).splits)}"
+        )
+    predictor, opened = Predictor.load(run, device), open_dataset(dataset)
+    found = predictor.predict(opened, split)
+    ids = opened.ids()
+    partial = out.with_name(f".{out.name}.partial")
+    with partial.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "pk"] if found.sd is None else ["id", "pk", "low", "high"])
+        for i, row in enumerate(found.index):
+            pk, half = found.pk[i], 0.0 if found.sd is None else 1.96 * found.sd[i]
+            interval = [] if found.sd is None else [f"{pk - half:.4f}", f"{pk + half:.4f}"]
+            writer.writerow([ids[row], f"{pk:.4f}", *interval])
+    os.replace(partial, out)
+    print(f"{len(found.index)} predictions: {out}")
+    return {"n": len(found.index), "out": str(out), "step": predictor.step}

@@ -1,0 +1,276 @@
+"""Everything a training run can be told: one frozen dataclass a table of the TOML file.
+
+Values that contradict each other are refused here, before anything starts; see :func:`check`. Reading
+files and command lines is :mod:`.configfile`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..shards.complex import KINDS
+from ..shards.errors import ConfigError
+
+Inputs = Literal["complex", "ligand", "pocket"]
+
+
+@dataclass(frozen=True, slots=True)
+class DataConfig:
+    """What is read, and what of it the model sees."""
+
+    path: str = "data/shards"
+    """Data set folder, or one shard file."""
+    batch_size: int = 32
+    """Complexes in a global batch: of all processes together."""
+    max_atoms: int = 256
+    """Most atoms of a complex: the pocket's nearest the ligand are kept, the ligand always; 0 for all."""
+    inputs: Inputs = "complex"
+    """complex, or an ablation: ligand hides the pocket, pocket hides the ligand."""
+    noise: float = 0.0
+    """Standard deviation of the noise on training positions, angstrom."""
+    shuffle: bool = True
+    """Deal the training complexes anew each epoch."""
+    train_split: str = "train"
+    """Split to learn from."""
+    valid_split: str = "valid"
+    """Split that chooses the best step; a data set without it uses the last step."""
+    target_column: str = "target"
+    """Name in text["columns"] of the protein target."""
+    cluster_column: str = "cluster"
+    """Name in text["columns"] of the cluster that intervals resample."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """Size and shape of the transformer."""
+
+    width: int = 128
+    """Channels of a token."""
+    layers: int = 4
+    """Attention layers."""
+    heads: int = 4
+    """Attention heads; each has width / heads channels."""
+    hidden: int = 0
+    """Channels inside the feed-forward part; 0 for 4 * width."""
+    rbf: int = 32
+    """Radial basis functions of a distance, evenly from 0 to cutoff."""
+    cutoff: float = 10.0
+    """Distance beyond which two atoms have no distance bias, angstrom."""
+    dropout: float = 0.0
+    """Share of channels dropped after attention and feed-forward while training."""
+    uncertainty: bool = False
+    """Predict a standard deviation too; the loss becomes the Gaussian likelihood."""
+    kind_offsets: bool = False
+    """Learn one offset for each kind of measurement (Kd, Ki, IC50, ...)."""
+
+    @property
+    def feed_forward(self) -> int:
+        """Channels inside the feed-forward part."""
+        return self.hidden or 4 * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class LossConfig:
+    """How a prediction is compared with its label."""
+
+    kind: Literal["huber", "mse"] = "huber"
+    """huber is linear beyond delta."""
+    delta: float = 1.0
+    """Where Huber becomes linear, pK units."""
+    censored: bool = True
+    """Learn from labels that are only a bound (Kd > 10 uM), from the wrong side alone."""
+    kind_weights: dict[str, float] = field(default_factory=dict)
+    """Weight of a kind of measurement, such as {IC50 = 0.5}; kinds not named weigh 1."""
+    weight_column: str = ""
+    """Name in text["columns"] of a weight for each complex; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerConfig:
+    """AdamW with warm-up and cosine decay."""
+
+    lr: float = 1e-3
+    """Learning rate after warm-up."""
+    min_lr: float = 0.02
+    """Learning rate of the last step, as a share of lr."""
+    warmup: float = 0.05
+    """Share of the steps in which the learning rate rises from 0."""
+    beta1: float = 0.9
+    """Decay of the first moment."""
+    beta2: float = 0.98
+    """Decay of the second moment."""
+    weight_decay: float = 0.01
+    """Decay of matrices; never of biases, norms and embeddings."""
+    clip: float = 1.0
+    """Largest norm of the gradient; 0 for no clipping."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelConfig:
+    """How many processes do what. replicate * shard * tensor * pipeline is the number of processes."""
+
+    replicate: int = 1
+    """Groups of processes that each hold the whole model (hybrid sharding)."""
+    shard: int = 0
+    """Processes that share one copy of the model; 0 for all that remain."""
+    tensor: int = 1
+    """Processes that share each matrix."""
+    pipeline: int = 1
+    """Processes that each hold some of the layers."""
+    reshard: Literal["full", "grad_op", "part"] = "full"
+    """After forward: full frees gathered weights, grad_op keeps them, part keeps 1/reshard_size of them."""
+    reshard_size: int = 0
+    """Processes that keep a gathered copy together when reshard = "part"."""
+    accumulate: int = 1
+    """Pieces in which a process works through its share of a batch."""
+    checkpointing: Literal["none", "layers", "selective", "full"] = "none"
+    """Activations computed twice: layers = every checkpoint_every-th, selective = all but matrix products."""
+    checkpoint_every: int = 2
+    """See checkpointing."""
+    offload: bool = False
+    """Keep parameters and optimizer state in CPU memory."""
+    prefetch: int = 1
+    """Layers gathered ahead in forward and backward."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionConfig:
+    """Number formats. Distances, norms, losses and reductions of scores are float32 in every mode."""
+
+    compute: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Format of matrices and activations; parameters stay float32."""
+    whole_model: bool = False
+    """With bf16: parameters and optimizer state in bf16 too."""
+    reduce: Literal["fp32", "bf16"] = "fp32"
+    """Format in which gradients are summed over processes."""
+    matmul: Literal["highest", "high", "medium"] = "highest"
+    """torch.set_float32_matmul_precision."""
+    init_scale: float = 65536.0
+    """First loss scale of fp16."""
+    growth_interval: int = 2000
+    """Steps without overflow after which the fp16 loss scale doubles."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointConfig:
+    """When the state is written, and how long it is kept."""
+
+    every: int = 500
+    """Steps between checkpoints; 0 for only the last."""
+    keep: int = 3
+    """Newest checkpoints that are kept."""
+    background: bool = False
+    """Write while training goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """How long, how often, and on what."""
+
+    epochs: int = 20
+    """Passes over the training split."""
+    steps: int = 0
+    """Steps to make; 0 to count in epochs."""
+    log_every: int = 10
+    """Steps between lines of metrics."""
+    eval_every: int = 0
+    """Steps between validations; 0 for once an epoch."""
+    patience: int = 0
+    """Validations without a better one after which training ends; 0 for never."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto takes CUDA where there is one."""
+    threads: int = 0
+    """CPU threads of a process; 0 to divide the cores among the processes of the machine."""
+    max_skipped: int = 10
+    """Steps in a row with a loss or gradient that is not finite after which training stops."""
+    hang_seconds: float = 600.0
+    """Seconds without a step after which every process prints its stack and the job stops; 0 for never."""
+    tensorboard: bool = False
+    """Write curves for TensorBoard too."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainConfig:
+    """A whole training run."""
+
+    seed: int = 0
+    """Seed of the first weights, the order of the data, noise and dropout."""
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    parallel: ParallelConfig = field(default_factory=ParallelConfig)
+    precision: PrecisionConfig = field(default_factory=PrecisionConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+
+_AT_LEAST_ONE = (
+    "data.batch_size", "model.width", "model.layers", "model.heads", "model.rbf", "parallel.replicate",
+    "parallel.tensor", "parallel.pipeline", "parallel.accumulate", "parallel.checkpoint_every",
+    "precision.growth_interval", "checkpoint.keep", "run.log_every", "run.max_skipped",
+)  # fmt: skip
+_POSITIVE = ("model.cutoff", "loss.delta", "optimizer.lr", "precision.init_scale")
+_NOT_NEGATIVE = (
+    "data.max_atoms", "data.noise", "model.hidden", "optimizer.weight_decay", "optimizer.clip",
+    "parallel.shard", "parallel.reshard_size", "parallel.prefetch", "checkpoint.every", "run.epochs",
+    "run.steps", "run.eval_every", "run.patience", "run.threads", "run.hang_seconds",
+)  # fmt: skip
+_SHARES = ("model.dropout", "optimizer.min_lr", "optimizer.warmup", "optimizer.beta1", "optimizer.beta2")
+
+
+def check(config: TrainConfig, source: str = "the configuration") -> None:
+    """Refuse values that cannot work, alone or together.
+
+    Raises
+    ------
+    ConfigError : naming `source`, the key, what was found and what would work
+    """
+
+    def refuse(key: str, expected: str) -> None:
+        raise ConfigError(f"{source}: {key} = {value_of(config, key)!r}, expected {expected}")
+
+    for keys, low, high, expected in (
+        (_AT_LEAST_ONE, 1.0, math.inf, "at least 1"),
+        (_POSITIVE, 1e-30, math.inf, "more than 0"),
+        (_NOT_NEGATIVE, 0.0, math.inf, "0 or more"),
+        (_SHARES, 0.0, 1.0, "a share from 0 to 1"),
+    ):
+        for key in keys:
+            value = value_of(config, key)
+            if not isinstance(value, int | float) or not low <= value <= high:
+                refuse(key, expected)
+    model, parallel, precision = config.model, config.parallel, config.precision
+    if model.width % model.heads:
+        refuse("model.heads", f"a divisor of model.width = {model.width}")
+    if model.heads % parallel.tensor:
+        refuse("parallel.tensor", f"a divisor of model.heads = {model.heads}: heads are never cut")
+    if model.feed_forward % parallel.tensor:
+        refuse("parallel.tensor", f"a divisor of the feed-forward width {model.feed_forward}")
+    if parallel.pipeline > model.layers:
+        refuse("parallel.pipeline", f"at most model.layers = {model.layers}: a stage holds a layer or more")
+    if parallel.reshard == "part" and parallel.reshard_size < 2:
+        refuse("parallel.reshard_size", 'the processes that keep a copy, at least 2, with reshard = "part"')
+    if parallel.reshard != "part" and parallel.reshard_size:
+        refuse("parallel.reshard_size", f'0 with reshard = "{parallel.reshard}", or reshard = "part"')
+    if precision.whole_model and precision.compute != "bf16":
+        refuse("precision.whole_model", 'false, or precision.compute = "bf16"')
+    if config.run.steps == 0 and config.run.epochs == 0:
+        refuse("run.epochs", "at least 1 where run.steps = 0")
+    if config.run.device == "cpu" and precision.compute == "fp16" and parallel.pipeline > 1:
+        refuse("precision.compute", '"bf16" or "fp32" with a pipeline on CPU')
+    for kind, weight in config.loss.kind_weights.items():
+        if kind not in KINDS:
+            raise ConfigError(f"{source}: loss.kind_weights.{kind}: no such kind, expected one of {KINDS}")
+        if weight < 0:
+            raise ConfigError(f"{source}: loss.kind_weights.{kind} = {weight}, expected 0 or more")
+
+
+def value_of(config: TrainConfig, key: str) -> object:
+    """Value of a dotted key such as ``model.width``."""
+    value: object = config
+    for name in key.split("."):
+        value = getattr(value, name)
+    return value

@@ -1,0 +1,324 @@
+"""The training loop. Begin with :meth:`Trainer.run`: it says what happens, in order."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import logging
+import math
+import platform
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from ..shards.console import Progress as Bar
+from ..shards.console import progress
+from ..shards.errors import HoloshardError
+from ..shards.read.dataset import open_dataset
+from .checkpoint import Checkpoints, set_optimizer_steps, training_tensors
+from .config import TrainConfig
+from .configfile import dump_config
+from .data import Tensors, add_noise, pieces, read_labels, to_tensors, training_stream
+from .judge.atomic import write_text
+from .model.loss import affinity_loss, label_weight
+from .optimizer import learning_rate, make_optimizer
+from .parallel.apply import build_model, synchronise
+from .parallel.clip import clip_factor, gradient_norm, scale_gradients
+from .parallel.mesh import World
+from .parallel.precision import LossScale
+from .predictor import BEST, export
+from .record import Clock, Record
+from .stop import StopSignals
+from .validation import validate
+
+log = logging.getLogger("holoshard")
+
+REQUEUE: Final = 75  # exit code of a run that was told to stop and can go on: EX_TEMPFAIL of sysexits.h
+
+
+class TrainingError(HoloshardError):
+    """Training cannot go on: losses or gradients are not finite."""
+
+
+@dataclass(slots=True)
+class Position:
+    """How far a run has come: with the tensors, all that a checkpoint holds.
+
+    There is no state of a random generator: the order of the data, noise and dropout are functions of the
+    seed and of these numbers.
+    """
+
+    step: int = 0  # global batches taken
+    epoch: int = 0
+    step_in_epoch: int = 0  # position in the stream
+    updates: int = 0  # optimizer steps: fewer than steps where some were skipped
+    skipped: int = 0
+    skipped_in_a_row: int = 0
+    best: float | None = None  # lowest validation RMSE
+    best_step: int = 0
+    stale: int = 0  # validations since the best
+
+
+class Trainer:
+    """One run in one process of its world.
+
+    Parameters
+    ----------
+    config, folder : what to do, and the run's folder, where an earlier start of the run is continued
+    world : this process among the others
+    """
+
+    def __init__(self, config: TrainConfig, folder: Path, world: World) -> None:
+        self.config, self.folder, self.world = config, folder, world
+        self.dataset = open_dataset(config.data.path)
+        self.labels = read_labels(self.dataset, config)
+        self.weight = torch.from_numpy(self.labels.weight).to(world.device)
+        self.model = build_model(config, world, self.labels.mean, self.labels.sd)
+        self.optimizer = make_optimizer(self.model, config.optimizer)
+        self.tensors = training_tensors(self.model, self.optimizer)
+        self.scale = LossScale.of(config.precision)
+        self.at = Position()
+        self.checkpoints = Checkpoints(
+            folder / "checkpoints", world, config.checkpoint.keep, config.checkpoint.background
+        )
+        self.steps_per_epoch = len(training_stream(self.dataset, config, world, 0, 0))
+        self.last_step = config.run.steps or config.run.epochs * self.steps_per_epoch
+        self.saved_step = -1
+        self.clock = Clock()
+        self.loss = torch.zeros((), device=world.device)  # since the last line of metrics
+        self.samples = self.tokens = self.steps = 0
+        self.last: dict[str, float] = {}
+
+    def run(self) -> dict[str, Any]:
+        """Train to the end, to a signal, or until nothing gets better.
+
+        Returns
+        -------
+        outcome, step, epoch, best_step, best_rmse, the last loss, parameters, processes, and
+        ``exit_code`` REQUEUE where a signal ended it early
+        """
+        outcome = "done"
+        self.prepare_folder()
+        self.restore()
+        with (
+            Record(self.folder, self.world.is_first, self.config.run.tensorboard) as self.record,
+            StopSignals() as signals,
+            self.bar() as bar,
+        ):
+            self.record.write(run=self.describe())
+            for batch in self.batches():
+                self.clock.lap("data_wait")
+                weight, told = self.agree(batch, signals.received)
+                if told:
+                    outcome = "preempted"
+                    break
+                self.step(batch, weight)
+                bar.advance(1, epoch=self.at.epoch)
+                is_last = self.at.step == self.last_step
+                if is_last or self.at.step % self.config.run.log_every == 0:
+                    self.write_metrics()
+                if is_last or self.at.step % (self.config.run.eval_every or self.steps_per_epoch) == 0:
+                    self.judge()
+                if self.config.checkpoint.every and self.at.step % self.config.checkpoint.every == 0:
+                    self.save()
+                if 0 < self.config.run.patience <= self.at.stale:
+                    outcome = "early_stop"
+                    break
+            self.save()
+            self.checkpoints.finish()
+            self.record.write(step=self.at.step, event=outcome)
+        return self.result(outcome)
+
+    def batches(self) -> Iterator[Tensors]:
+        """This process's part of every global batch from where the run stands, over the epochs."""
+        while self.at.step < self.last_step:
+            for batch in training_stream(
+                self.dataset, self.config, self.world, self.at.epoch, self.at.step_in_epoch
+            ):
+                tensors = to_tensors(batch, self.config.data.inputs, self.world.device)
+                add_noise(tensors, self.config.data.noise, self.config.seed, self.at.epoch)
+                row_weight = self.weight[tensors["index"]]
+                tensors["weight"] = label_weight(
+                    tensors["pk"], tensors["pk_relation"], row_weight, self.config.loss
+                )
+                yield tensors
+                if self.at.step >= self.last_step:
+                    return
+            self.at.epoch, self.at.step_in_epoch = self.at.epoch + 1, 0
+
+    def agree(self, batch: Tensors, told: bool) -> tuple[float, bool]:
+        """Weight of the global batch, and whether any process was told to stop: one exchange for both."""
+        weight = batch["weight"].sum().double()
+        total, stops = self.world.sum(torch.stack([weight, weight.new_tensor(float(told))])).tolist()
+        self.clock.lap("communication")
+        return max(total, 1e-12), stops > 0
+
+    def step(self, batch: Tensors, weight: float) -> None:
+        """Forward, backward and update; with a gradient that is not finite nothing changes but the count."""
+        seed = np.random.SeedSequence([self.config.seed, self.at.step, self.world.data_rank])
+        torch.manual_seed(int(seed.generate_state(1)[0]))  # dropout
+        self.model.train()
+        parts = list(pieces(batch, self.config.parallel.accumulate))
+        for i, part in enumerate(parts):
+            synchronise(self.model, last=i == len(parts) - 1)
+            prediction = self.model(part)
+            loss = affinity_loss(
+                prediction, part["pk"], part["pk_relation"], part["weight"], self.config.loss
+            )
+            self.clock.lap("forward")
+            (loss * (self.scale.value / weight)).backward()  # type: ignore[no-untyped-call]
+            self.loss += loss.detach() / weight
+            self.clock.lap("backward")
+        parameters = list(self.model.parameters())
+        unscale = 1.0 / self.scale.value
+        norm = gradient_norm(parameters, self.world) * unscale
+        lr = learning_rate(self.config.optimizer, self.at.step, self.last_step)
+        if self.scale.update(norm):
+            scale_gradients(parameters, unscale * clip_factor(norm, self.config.optimizer.clip))
+            for group in self.optimizer.param_groups:
+                group["lr"] = lr
+            self.optimizer.step()
+            self.at.updates, self.at.skipped_in_a_row = self.at.updates + 1, 0
+        else:
+            self.skip(batch, norm)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.clock.lap("optimizer")
+        self.at.step, self.at.step_in_epoch = self.at.step + 1, self.at.step_in_epoch + 1
+        self.samples, self.steps = self.samples + len(batch["index"]), self.steps + 1
+        self.tokens += int(batch["atom_mask"].sum())
+        self.last = {"lr": lr, "grad_norm": norm}
+
+    def skip(self, batch: Tensors, norm: float) -> None:
+        """Count and write down a step whose gradient is not finite; stop after too many in a row."""
+        self.at.skipped, self.at.skipped_in_a_row = self.at.skipped + 1, self.at.skipped_in_a_row + 1
+        self.loss.nan_to_num_(0.0, 0.0, 0.0)
+        rows = sorted(self.world.gather(batch["index"]).tolist())
+        ids = [self.dataset[row].id for row in rows]
+        self.record.write(
+            step=self.at.step, event="skipped_step", grad_norm=norm, loss_scale=self.scale.value, ids=ids
+        )
+        log.warning(
+            "step %d is skipped: its gradient is not finite; ids: %s", self.at.step, ", ".join(ids[:8])
+        )
+        if self.at.skipped_in_a_row >= self.config.run.max_skipped:
+            raise TrainingError(
+                f"{self.at.skipped_in_a_row} steps in a row up to step {self.at.step} had no finite gradient "
+                f"(loss scale {self.scale.value:g}, ids of the last: {', '.join(ids[:4])}, ...); lower "
+                "optimizer.lr, or look at these complexes with `holoshard show`"
+            )
+
+    def write_metrics(self) -> None:
+        """One line of metrics over the steps since the last."""
+        counts = torch.tensor([self.samples, self.tokens], dtype=torch.float64, device=self.world.device)
+        samples, tokens = self.world.sum(counts).tolist()
+        loss = float(self.world.sum(self.loss).item()) / self.steps
+        seconds, parts = self.clock.read()
+        self.last |= {"loss": loss}
+        self.record.write(
+            step=self.at.step, epoch=self.at.epoch, **self.last, samples_per_s=samples / seconds,
+            tokens_per_s=tokens / seconds, seconds=seconds, **parts, skipped=self.at.skipped,
+            loss_scale=self.scale.value,
+        )  # fmt: skip
+        self.loss.zero_()
+        self.samples = self.tokens = self.steps = 0
+
+    def judge(self) -> None:
+        """Validate, and keep the model where it is the best so far."""
+        split = self.config.data.valid_split
+        scores: dict[str, Any] = {}
+        is_best = True  # without a validation split the newest is kept
+        if self.dataset.splits.get(split):
+            scores = validate(self.model, self.dataset, self.config, self.world)
+            is_best = scores["rmse"] is not None and (self.at.best is None or scores["rmse"] < self.at.best)
+            self.at.stale = 0 if is_best else self.at.stale + 1
+            self.record.write(
+                step=self.at.step, epoch=self.at.epoch, eval={"split": split, **scores}, best=is_best
+            )
+            if self.world.is_first:
+                pearson = "-" if scores["pearson"] is None else f"{scores['pearson']:.3f}"
+                log.info(
+                    "step %d, epoch %d: loss %.3f, %s RMSE %.3f, Pearson %s%s", self.at.step, self.at.epoch,
+                    self.last.get("loss", math.nan), split, scores["rmse"] or math.nan,
+                    pearson, ", best" if is_best else "",
+                )  # fmt: skip
+        if is_best:
+            self.at.best, self.at.best_step = scores.get("rmse"), self.at.step
+            export(self.model, self.config, self.at.step, self.folder / BEST, self.world.is_first)
+        self.clock.skip()
+
+    def save(self) -> None:
+        """Write a checkpoint, unless this step has one."""
+        if self.at.step != self.saved_step:
+            state = {
+                "position": dataclasses.asdict(self.at), "scale": dataclasses.asdict(self.scale),
+                "same": self.same(),
+            }  # fmt: skip
+            self.checkpoints.save(self.at.step, self.tensors, state)
+            self.saved_step = self.at.step
+            self.clock.skip()
+
+    def prepare_folder(self) -> None:
+        """Make the run's folder and write down its configuration."""
+        if self.world.is_first:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_text(self.folder / "config.toml", dump_config(self.config))
+        self.world.barrier()
+
+    def restore(self) -> None:
+        """Go on from the newest sound checkpoint of the folder, if there is one."""
+        state = self.checkpoints.restore(self.tensors, self.same())
+        if state is not None:
+            self.at = Position(**state["position"])
+            self.scale = LossScale(**state["scale"])
+            set_optimizer_steps(self.optimizer, self.at.updates)
+            self.saved_step = self.at.step
+            if self.world.is_first:
+                log.info("continuing %s from step %d of %d", self.folder, self.at.step, self.last_step)
+
+    def same(self) -> dict[str, Any]:
+        """What must not change between starts of a run."""
+        data = self.config.data
+        return {
+            "[model]": dataclasses.asdict(self.config.model), "seed": self.config.seed,
+            "data.batch_size": data.batch_size, "data.shuffle": data.shuffle,
+            "the data set": self.dataset.manifest.fingerprint,
+        }  # fmt: skip
+
+    def describe(self) -> dict[str, Any]:
+        """The first line of metrics of each start."""
+        return {
+            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "processes": self.world.size, "parallel": self.world.sizes, "device": str(self.world.device),
+            "precision": self.config.precision.compute, "dataset": self.config.data.path,
+            "complexes": dict(self.dataset.splits), "steps": self.last_step, "step": self.at.step,
+            "pk_mean": self.labels.mean, "pk_sd": self.labels.sd,
+            "python": platform.python_version(), "torch": torch.__version__,
+        }  # fmt: skip
+
+    def bar(self) -> AbstractContextManager[Bar]:
+        """Progress to the terminal, from the first process."""
+        if not self.world.is_first:
+            return nullcontext(_Silent())
+        return progress("train", self.last_step - self.at.step, "steps")
+
+    def result(self, outcome: str) -> dict[str, Any]:
+        """What the command returns."""
+        return {
+            "run": str(self.folder), "outcome": outcome, "step": self.at.step, "epoch": self.at.epoch,
+            "best_step": self.at.best_step, "best_rmse": self.at.best, "loss": self.last.get("loss"),
+            "skipped": self.at.skipped, "processes": self.world.size,
+            "exit_code": REQUEUE if outcome == "preempted" else 0,
+        }  # fmt: skip
+
+
+class _Silent:
+    """A bar that shows nothing."""
+
+    def advance(self, n: int = 1, **counts: int) -> None:
+        """Count nothing."""

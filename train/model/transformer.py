@@ -1,0 +1,286 @@
+"""A transformer over the atoms of a complex that no rotation or shift of the input changes.
+
+Atoms are tokens. Geometry enters only through distances: radial basis functions of |r_i - r_j| and the
+bond between i and j form pair features, and every layer adds a linear map of them to its attention
+scores. Distances are taken from differences of float32 positions (not by |a|^2 - 2ab + |b|^2, which
+loses digits), so a moved complex gives the same prediction.
+
+Shapes: B complexes, N atoms (padded), M bonds (padded), H heads, D channels, P pair features.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ...shards.complex import BOND_ORDERS, KINDS
+from ..config import ModelConfig
+
+# The columns of a token and the rows of the table that each has; longer than today's vocabularies,
+# which only grow, so that a trained model reads tomorrow's data. Values beyond count as unknown (0).
+ATOM_FEATURES: Final = (
+    ("element", 128), ("charge", 16), ("hybridisation", 16), ("aromatic", 2), ("degree", 16),
+    ("atom_residue_type", 64), ("ligand_mask", 2),
+)  # fmt: skip
+CHARGE_ZERO: Final = 8  # row of a formal charge of 0
+POOL_SIZE: Final = 32.0  # ligand atoms by which the summed pool is divided: a usual drug's
+NEIGHBOURS: Final = 16.0  # divides sums over neighbours, so that they start near 1
+HIDDEN: Final = -3e4  # added to the score of a padded key: finite in fp16, and exp() of it is 0
+
+Inputs = Mapping[str, Tensor]
+
+
+class Linear(nn.Linear):
+    """A linear map that knows its first weights: normal, standard deviation scale / sqrt(inputs)."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True, scale: float = 1.0) -> None:
+        super().__init__(inputs, outputs, bias)
+        self.scale = scale
+
+
+class PairMap(Linear):
+    """A linear map over the channels of pair features, which come before the atoms."""
+
+    def forward(self, pair: Tensor) -> Tensor:
+        """Map (B, P, N * N) to (B, outputs, N * N)."""
+        return torch.matmul(self.weight, pair)
+
+
+class LayerNorm(nn.LayerNorm):
+    """Layer normalisation computed in float32 whatever the format of its input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise (..., D)."""
+        wide = functional.layer_norm(
+            x.float(), self.normalized_shape, self.weight.float(), self.bias.float(), self.eps
+        )
+        return wide.to(x.dtype)
+
+
+def pair_features(batch: Inputs, rbf: int, cutoff: float) -> Tensor:
+    """Radial basis functions of distances, then bond orders one-hot: (B, rbf + bond orders, N * N) float32.
+
+    Gaussians at evenly spaced centres from 0 to `cutoff` angstrom, one spacing wide, times the cosine
+    switch of Behler and Parrinello (doi:10.1103/PhysRevLett.98.146401), so that they vanish smoothly
+    at `cutoff`. Radial basis functions of distances as in SchNet (doi:10.1063/1.5019779).
+    """
+    position = batch["position"].float()
+    B, N, _ = position.shape
+    square = torch.zeros(B, N, N, device=position.device)
+    for axis in position.unbind(-1):
+        square += (axis[:, :, None] - axis[:, None, :]).square_()
+    distance = square.sqrt_().view(B, 1, N * N)
+    centres = torch.linspace(0.0, cutoff, rbf, device=position.device)[:, None]
+    width = cutoff / max(rbf - 1, 1)
+    features = torch.zeros(B, rbf + len(BOND_ORDERS), N * N, device=position.device)
+    radial = (distance - centres).div_(width).square_().mul_(-0.5).exp_()
+    switch = torch.cos(distance.clamp(max=cutoff) * (math.pi / cutoff)).add_(1.0).mul_(0.5)
+    torch.mul(radial, switch, out=features[:, :rbf])
+    atoms, order = batch["bond_atoms"].long(), batch["bond_order"].long()
+    rows = torch.arange(B, device=position.device)[:, None].expand_as(order)[batch["bond_mask"]]
+    first, second = atoms[batch["bond_mask"]].unbind(-1)
+    channel = rbf + order[batch["bond_mask"]].clamp(max=len(BOND_ORDERS) - 1)
+    features[rows, channel, first * N + second] = 1.0
+    features[rows, channel, second * N + first] = 1.0
+    return features
+
+
+class Attention(nn.Module):
+    """Multi-head attention whose scores get a bias from pair features."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        D, P = config.width, config.rbf + len(BOND_ORDERS)
+        self.head_width = D // config.heads
+        self.query, self.key, self.value = Linear(D, D), Linear(D, D), Linear(D, D)
+        self.bias = PairMap(P, config.heads, bias=False)
+        self.out = Linear(D, D, scale=(2 * config.layers) ** -0.5)
+
+    def forward(self, x: Tensor, pair: Tensor, mask: Tensor) -> Tensor:
+        """Map (B, N, D) with pair features (B, P, N * N) and the mask of real atoms (B, N)."""
+        B, N, _ = x.shape
+        # The number of heads here is what tensor parallelism left us.
+        q, k, v = (
+            f(x).view(B, N, -1, self.head_width).transpose(1, 2) for f in (self.query, self.key, self.value)
+        )
+        bias = self.bias(pair).view(B, -1, N, N).masked_fill(~mask[:, None, None, :], HIDDEN)
+        y = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        out: Tensor = self.out(y.transpose(1, 2).reshape(B, N, -1))
+        return out
+
+
+class Neighbourhood(nn.Module):
+    """What surrounds each atom: sums, not averages, so that contacts can be counted.
+
+    A continuous-filter sum as in SchNet with one filter of the distance for each head.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        D, P = config.width, config.rbf + len(BOND_ORDERS)
+        self.head_width = D // config.heads
+        self.value = Linear(D, D)
+        self.filter = PairMap(P, config.heads, bias=False)
+        self.out = Linear(D, D)
+
+    def forward(self, x: Tensor, pair: Tensor, mask: Tensor) -> Tensor:
+        """Map (B, N, D) as Attention does."""
+        B, N, _ = x.shape
+        v = self.value(x).masked_fill(~mask[..., None], 0.0).view(B, N, -1, self.head_width).transpose(1, 2)
+        y = self.filter(pair).view(B, -1, N, N) @ v / NEIGHBOURS
+        out: Tensor = self.out(y.transpose(1, 2).reshape(B, N, -1))
+        return out
+
+
+class FeedForward(nn.Module):
+    """Two linear maps with GELU between them."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.up = Linear(config.width, config.feed_forward)
+        self.down = Linear(config.feed_forward, config.width, scale=(2 * config.layers) ** -0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, N, D)."""
+        out: Tensor = self.down(functional.gelu(self.up(x)))
+        return out
+
+
+class Layer(nn.Module):
+    """Pre-norm attention and feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention_norm, self.attention = LayerNorm(config.width), Attention(config)
+        self.feed_forward_norm, self.feed_forward = LayerNorm(config.width), FeedForward(config)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, pair: Tensor, mask: Tensor) -> Tensor:
+        """Map (B, N, D) as Attention does."""
+        x = x + self.dropout(self.attention(self.attention_norm(x), pair, mask))
+        out: Tensor = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        return out
+
+
+class Embedding(nn.Module):
+    """Atoms to tokens: the sum of one row for each feature, and what surrounds the atom."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.table = nn.EmbeddingBag(sum(size for _, size in ATOM_FEATURES), config.width, mode="sum")
+        self.neighbourhood = Neighbourhood(config)
+        self.norm = LayerNorm(config.width)
+
+    def forward(self, batch: Inputs, pair: Tensor) -> Tensor:
+        """Tokens (B, N, D)."""
+        B, N = batch["atom_mask"].shape
+        columns, start = [], 0
+        for name, size in ATOM_FEATURES:
+            value = batch[name].long() + (CHARGE_ZERO if name == "charge" else 0)
+            columns.append(torch.where((value >= 0) & (value < size), value, 0) + start)
+            start += size
+        x = self.table(torch.stack(columns, -1).view(B * N, -1)).view(B, N, -1)
+        out: Tensor = x + self.neighbourhood(self.norm(x), pair.to(x.dtype), batch["atom_mask"])
+        return out
+
+
+class Head(nn.Module):
+    """Tokens to a prediction: mean and sum over the pooled atoms, then two linear maps."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm = LayerNorm(config.width)
+        self.hidden = Linear(2 * config.width, config.width)
+        self.dropout = nn.Dropout(config.dropout)
+        self.out = Linear(config.width, 2 if config.uncertainty else 1, scale=0.0)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """(B, 1) or, with uncertainty, (B, 2) float32, from (B, N, D) and the mask of pooled atoms (B, N)."""
+        total = (self.norm(x).float() * mask[..., None]).sum(1)
+        mean = total / mask.sum(1, keepdim=True).clamp(min=1)
+        pooled = torch.cat([mean, total / POOL_SIZE], -1).to(x.dtype)
+        out: Tensor = self.out(self.dropout(functional.gelu(self.hidden(pooled))))
+        return out.float()
+
+
+class AffinityTransformer(nn.Module):
+    """Predicts pK. Its buffers ``target_mean`` and ``target_sd`` carry the scale of the labels."""
+
+    target_mean: Tensor
+    target_sd: Tensor
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = Embedding(config)
+        # A dictionary, not a list: a pipeline stage drops layers and the others keep their names.
+        self.layers = nn.ModuleDict({str(i): Layer(config) for i in range(config.layers)})
+        self.head = Head(config)
+        if config.kind_offsets:
+            self.kind = nn.Embedding(len(KINDS), 1)
+        self.register_buffer("target_mean", torch.zeros(()))
+        self.register_buffer("target_sd", torch.ones(()))
+
+    def forward(self, batch: Inputs) -> Tensor:
+        """Predict pK, (B, 1) float32; with uncertainty (B, 2): pK and the log of its standard deviation.
+
+        Parameters
+        ----------
+        batch : position (B, N, 3) angstrom; the columns of ATOM_FEATURES, (B, N) each; atom_mask (B, N)
+            the atoms the model may see; pool_mask (B, N) those it pools; bond_atoms (B, M, 2),
+            bond_order and bond_mask (B, M); pk_kind (B,) where kinds have offsets
+        """
+        pair = pair_features(batch, self.config.rbf, self.config.cutoff)
+        x = self.embedding(batch, pair)
+        pair = pair.to(x.dtype)
+        for layer in self.layers.values():
+            x = layer(x, pair, batch["atom_mask"])
+        z = self.head(x, batch["pool_mask"])
+        pk = self.target_mean + self.target_sd * z[:, :1]
+        if self.config.kind_offsets:
+            pk = pk + self.kind(batch["pk_kind"].long()).float()
+        return torch.cat([pk, z[:, 1:] + self.target_sd.log()], 1)
+
+
+def first_weights(model: nn.Module, seed: int) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    """Each parameter with its first value, float32 on the CPU.
+
+    A value depends on the seed and the parameter's name alone, so that every layout of processes
+    starts from the same model, and only one parameter at a time is whole in memory.
+    """
+    for prefix, module in model.named_modules():
+        for name, parameter in module.named_parameters(prefix=prefix, recurse=False):
+            value = torch.zeros(parameter.shape)
+            if isinstance(module, nn.LayerNorm) and name.endswith("weight"):
+                value.fill_(1.0)
+            elif (std := _first_std(module)) and name.endswith("weight"):
+                generator = torch.Generator().manual_seed(_hash(f"{seed}/{clean_name(name)}"))
+                value.normal_(0.0, std, generator=generator)
+            yield parameter, value
+
+
+def _first_std(module: nn.Module) -> float:
+    if isinstance(module, Linear):
+        return float(module.scale * module.in_features**-0.5)
+    return float(len(ATOM_FEATURES) ** -0.5) if isinstance(module, nn.EmbeddingBag) else 0.0
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
+
+
+def clean_name(name: str) -> str:
+    """A parameter's name without what activation checkpointing puts into it."""
+    return name.replace("_checkpoint_wrapped_module.", "")
+
+
+def parameter_count(config: ModelConfig) -> int:
+    """Parameters of a model, without allocating them."""
+    with torch.device("meta"):
+        return sum(p.numel() for p in AffinityTransformer(config).parameters())

@@ -1,0 +1,101 @@
+"""A model made parallel in place: activation checkpointing, then FSDP2, then its weights.
+
+The model comes on the meta device, without memory; each process allocates only what it keeps.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, OffloadPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from ..config import ParallelConfig, TrainConfig
+from ..model.transformer import AffinityTransformer, first_weights
+from .mesh import World
+from .precision import parameter_dtype, policy
+
+
+def build_model(config: TrainConfig, world: World, mean: float, sd: float) -> AffinityTransformer:
+    """The model of this configuration in this world, with its first weights.
+
+    Parameters
+    ----------
+    mean, sd : of the training labels, pK units
+    """
+    with torch.device("meta"):
+        model = AffinityTransformer(config.model).to(parameter_dtype(config.precision))
+    if world.mesh is not None:
+        shard(model, config, world)
+    model.to_empty(device="cpu" if config.parallel.offload else world.device)
+    fill(model, config.seed, mean, sd)
+    return model
+
+
+def shard(model: AffinityTransformer, config: TrainConfig, world: World) -> None:
+    """Wrap embedding, every layer and head as FSDP units, and the rest as the root."""
+    parallel = config.parallel
+    assert world.mesh is not None
+    mesh = world.mesh["replicate", "shard"] if parallel.replicate > 1 else world.mesh["shard"]
+    pinned = world.device.type == "cuda"
+    offload = CPUOffloadPolicy(pin_memory=pinned) if parallel.offload else OffloadPolicy()
+    units: list[nn.Module] = [model.embedding, *model.layers.values(), model.head]
+    for unit in (*units, model):
+        fully_shard(
+            unit, mesh=mesh, mp_policy=policy(config.precision), offload_policy=offload,
+            reshard_after_forward=reshard(parallel),
+        )  # fmt: skip
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            # Losses are sums over the global batch already divided by its weight: gradients are summed.
+            # Without the second call FSDP asks for a scaled sum, which gloo does not have.
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)
+    for i, unit in enumerate(units):
+        _fsdp(unit).set_modules_to_forward_prefetch(
+            [_fsdp(u) for u in units[i + 1 : i + 1 + parallel.prefetch]]
+        )
+        before = units[max(0, i - parallel.prefetch) : i][::-1]
+        _fsdp(unit).set_modules_to_backward_prefetch([_fsdp(u) for u in before])
+
+
+def reshard(parallel: ParallelConfig) -> bool | int:
+    """What fully_shard calls reshard_after_forward."""
+    return parallel.reshard_size if parallel.reshard == "part" else parallel.reshard == "full"
+
+
+def fill(model: AffinityTransformer, seed: int, mean: float, sd: float) -> None:
+    """Give parameters and buffers their first values, each process its own part."""
+    with torch.no_grad():
+        for parameter, value in first_weights(model, seed):
+            place(parameter, value)
+        for name, number in (("target_mean", mean), ("target_sd", sd)):
+            buffer = model.get_buffer(name)
+            setattr(model, name, torch.full_like(buffer, number, dtype=torch.float32))
+
+
+def place(target: Tensor, value: Tensor) -> None:
+    """Copy a whole tensor into a parameter of which this process may hold a part."""
+    if isinstance(target, DTensor):
+        value = value.to(target.to_local().device, target.dtype)
+        target.copy_(distribute_tensor(value, target.device_mesh, target.placements, src_data_rank=None))
+    else:
+        target.copy_(value)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A parameter put together from its parts, float32 on the CPU; every process must call it."""
+    full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return full.detach().float().cpu()
+
+
+def synchronise(model: nn.Module, last: bool) -> None:
+    """Let gradients be exchanged in the coming backward, or only kept (pieces but the last)."""
+    if isinstance(model, FSDPModule):
+        model.set_requires_gradient_sync(last)
+        model.set_is_last_backward(last)
+
+
+def _fsdp(module: nn.Module) -> FSDPModule:
+    assert isinstance(module, FSDPModule)
+    return module

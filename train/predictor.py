@@ -1,0 +1,132 @@
+"""A trained model as others use it: one safetensors file, loaded in one process, that predicts pK."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from ..shards.errors import FormatError, UsageError
+from .config import TrainConfig
+from .configfile import dump_config, parse_config
+from .data import judging_stream, to_tensors
+from .model.transformer import AffinityTransformer, clean_name
+from .parallel.apply import whole
+
+if TYPE_CHECKING:
+    from ..shards.read.dataset import Dataset
+
+FORMAT, VERSION = "holoshard-model", 1
+BEST = "best.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """What a model says of some complexes.
+
+    Attributes
+    ----------
+    index : (n,) rows in the data set, ascending
+    pk : (n,) predicted pK
+    sd : (n,) predicted standard deviation, pK units; None from a model without uncertainty
+    """
+
+    index: NDArray[np.int64]
+    pk: NDArray[np.float64]
+    sd: NDArray[np.float64] | None = None
+
+
+class _Alone:
+    """All of a batch for one process."""
+
+    data_rank, data_size = 0, 1
+
+
+class Predictor:
+    """A model ready to predict.
+
+    Attributes
+    ----------
+    config : the configuration it was trained with
+    step : training step of its weights
+    path : the file it came from
+    """
+
+    def __init__(self, model: AffinityTransformer, config: TrainConfig, step: int, path: Path) -> None:
+        self.model, self.config, self.step, self.path = model.eval(), config, step, path
+
+    @classmethod
+    def load(cls, path: Path, device: str = "cpu") -> Self:
+        """Read a run folder or a ``.safetensors`` file.
+
+        Raises
+        ------
+        UsageError : there is none
+        FormatError : it is not one of ours, damaged, or of a newer version
+        """
+        file = path / BEST if path.is_dir() else path
+        if not file.is_file():
+            raise UsageError(f"no model at {file}; expected a run folder of `holoshard train`, or its {BEST}")
+        try:
+            with safe_open(str(file), framework="pt") as opened:
+                meta = opened.metadata() or {}
+                if meta.get("format") != FORMAT or int(meta.get("version", 0)) > VERSION:
+                    raise FormatError(
+                        f"{file}: format {meta.get('format')!r} version {meta.get('version')!r}, expected "
+                        f"{FORMAT!r} up to version {VERSION}; export it again"
+                    )
+                tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            config = parse_config(meta["config"], str(file))
+            model = AffinityTransformer(config.model)
+            model.load_state_dict(tensors)
+        except (SafetensorError, KeyError, RuntimeError) as error:
+            raise FormatError(f"{file}: not a whole model of ours: {error}; export it again") from error
+        return cls(model.to(device), config, int(meta["step"]), file)
+
+    def predict(
+        self, dataset: Dataset, split: str | None = None, *, batch_size: int | None = None
+    ) -> Predictions:
+        """Predict every complex of a split, or of the whole data set."""
+        data = self.config.data
+        if batch_size is not None:
+            data = replace(data, batch_size=batch_size)
+        device = next(self.model.parameters()).device
+        index, out = [np.zeros(0, np.int64)], [torch.zeros(0, 2 if self.config.model.uncertainty else 1)]
+        with torch.inference_mode():
+            for batch in judging_stream(dataset, data, _Alone(), split):
+                index.append(np.asarray(batch.index))
+                out.append(self.model(to_tensors(batch, data.inputs, device)).cpu())
+        rows, values = np.concatenate(index), torch.cat(out).double().numpy()
+        order = np.argsort(rows)
+        sd = np.exp(values[order, 1]) if values.shape[1] == 2 else None
+        return Predictions(rows[order], values[order, 0], sd)
+
+
+def export(
+    model: AffinityTransformer, config: TrainConfig, step: int, path: Path, writes: bool = True
+) -> None:
+    """Write a model as one float32 file; every process must call it, the one that `writes` does.
+
+    Replaced atomically; the metadata hold the configuration, the step and the format's version.
+    """
+    tensors = {}
+    for name, parameter in model.named_parameters():
+        full = whole(parameter)
+        if writes:
+            tensors[clean_name(name)] = full.contiguous()
+    if not writes:
+        return
+    tensors |= {name: buffer.detach().float().cpu() for name, buffer in model.named_buffers()}
+    meta = {"format": FORMAT, "version": str(VERSION), "step": str(step), "config": dump_config(config)}
+    partial = path.with_name(f".{path.name}.partial")
+    save_file(tensors, str(partial), meta)
+    with partial.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(partial, path)
