@@ -1,0 +1,174 @@
+"""The shard stage: parts -> deduplicate -> split -> order -> write.
+
+The result depends on the complexes and the options, not on how the complexes were cut into parts: they
+are taken in the order of their ids, split by groups, and mixed. Within a split the complexes of a group
+(a protein cluster) are spread evenly over the shards, so that any few blocks are a fair sample and the
+shuffle window of a stream is unbiased from the first epoch.
+
+Memory is bounded: the complexes themselves are gathered for a stretch of the output at a time, each with
+one pass over the parts that hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..console import Progress, progress
+from ..errors import NothingKeptError
+from ..format.block import Block, concatenate
+from ..format.layout import BLOCK_SIZE
+from ..format.manifest import Manifest
+from ..permutation import permutation, uniforms
+from ..read.blocks import BlockReader
+from ..read.dataset import open_dataset
+from .split import SPLITS, Facts, Method, split
+from .survey import Survey, distinct, part_files, survey
+from .writer import DatasetWriter
+
+Rows = NDArray[np.int64]
+
+MEMORY: Final = 1 << 30  # bytes of complexes gathered at once, copies included
+COPIES: Final = 4  # of a stretch that exist at the same time, at most
+MIN_BLOCK_SIZE: Final = 8
+BLOCKS: Final = 64  # a small data set is cut into about so many blocks
+_PHASE, _TIES = 0, 1  # what random numbers are for, part of their seed
+
+
+def pack(
+    parts: Sequence[Path],
+    out: Path,
+    *,
+    container: str = "hdf5",
+    split_by: Method = "random",
+    seed: int = 0,
+    fractions: Sequence[float] = (0.8, 0.1, 0.1),
+    split_column: str | None = None,
+    block_size: int | None = None,
+    shard_bytes: int = 256 << 20,
+    codec: str = "blosc",
+    memory: int = MEMORY,
+) -> Manifest:
+    """Make a data set of parts.
+
+    Parameters
+    ----------
+    parts : shard files, folders of them, the ``--out`` folders of ingest, or data sets
+    out : folder of the data set; one that is there is replaced in the end, all at once
+    split_by, seed, fractions, split_column : see :func:`holoshard.shards.make.split.split`
+    block_size : complexes a block; None for 256, or less in a small data set: then about ``BLOCKS`` blocks
+    shard_bytes : a shard file is about so large
+    memory : bytes for complexes in flight
+
+    Raises
+    ------
+    UsageError : no parts, or a split that these complexes cannot have
+    NothingKeptError : the parts are empty
+    """
+    readers = [open_dataset(path).reader for path in part_files(parts)]
+    total = sum(r.n_complexes for r in readers)
+    if not total:
+        raise NothingKeptError("the parts hold no complex; summary.json of the ingest says what was refused")
+    columns = dict.fromkeys(["cluster", "split", "target", *([split_column] if split_column else [])])
+    with progress("survey", total) as bar:
+        found = survey(readers, tuple(columns), bar)
+    chosen, aside = distinct(found)
+    facts = found.facts(chosen.tolist())
+    made = split(facts, split_by, fractions=fractions, seed=seed, column=split_column)
+    kin = made.groups if made.record["n_groups"] < len(facts) else _kin(facts)
+    making = {"seed": seed, "split": made.record, "seen": total, **aside}
+    source = _Source(readers, found, max(memory // COPIES, 1))
+    size = block_size or block_size_for(len(facts))
+    with (
+        DatasetWriter(out, container=container, block_size=size, shard_bytes=shard_bytes, codec=codec,
+                      making=making) as writer,
+        progress("write", len(facts)) as bar,
+    ):  # fmt: skip
+        for number, name in enumerate(SPLITS):
+            mine = np.flatnonzero(made.of == number)
+            if len(mine):
+                order = mine[mixed(kin[mine], seed, number)]
+                writer.write(name, source.blocks(chosen[order], bar))
+        return writer.finish()
+
+
+def block_size_for(n: int) -> int:
+    """Complexes a block: a power of two, small enough for BLOCKS blocks, MIN_BLOCK_SIZE .. BLOCK_SIZE."""
+    wanted = max(n // BLOCKS, MIN_BLOCK_SIZE)
+    return int(min(1 << (wanted.bit_length() - 1), BLOCK_SIZE))
+
+
+def mixed(groups: NDArray[np.int64], *key: int) -> Rows:
+    """Random order in which each group is spread evenly: any stretch holds its share of each.
+
+    The j-th of the m members of a group, in random order, goes to the place (j + u) / m of the whole, with
+    one random u a group.
+    """
+    n = len(groups)
+    _, groups = np.unique(groups, return_inverse=True)
+    sizes = np.bincount(groups, minlength=1)
+    shuffled = permutation(n, _TIES, *key)
+    by_group = shuffled[np.argsort(groups[shuffled], kind="stable")]
+    number = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    phase = uniforms(len(sizes), _PHASE, *key)
+    of = groups[by_group]
+    place = (number + phase[of]) / sizes[of]
+    order: Rows = by_group[np.argsort(place, kind="stable")]
+    return order
+
+
+def _kin(facts: Facts) -> NDArray[np.int64]:
+    """Complexes of one protein: by the column ``cluster``, else ``target``, else the sequences."""
+    for values in (facts.columns.get("cluster"), facts.columns.get("target"), facts.sequences):
+        if values is not None and any(values):
+            labels = [v or f"id {i}" for v, i in zip(values, facts.ids, strict=True)]
+            return np.unique(np.array(labels), return_inverse=True)[1].astype(np.int64)
+    return np.arange(len(facts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Complexes of the parts, by their numbers in the survey."""
+
+    readers: Sequence[BlockReader]
+    found: Survey
+    stretch_bytes: int
+
+    def blocks(self, chosen: Rows, bar: Progress) -> Iterator[Block]:
+        """Yield the chosen complexes in their order, as raw blocks."""
+        average = max(self.found.nbytes // len(self.found), 1)
+        length = max(self.stretch_bytes // average, 1)
+        part, row = np.array(self.found.part), np.array(self.found.row)
+        for begin in range(0, len(chosen), length):
+            some = chosen[begin : begin + length]
+            whole = self.gather(part[some], row[some])
+            for start in range(0, len(some), BLOCK_SIZE):
+                stop = min(start + BLOCK_SIZE, len(some))
+                yield whole.slice(start, stop)
+                bar.advance(stop - start)
+
+    def gather(self, part: Rows, row: Rows) -> Block:
+        """Read complexes by part and row within it, each block of a part once; return them in order."""
+        order = np.lexsort((row, part))
+        pieces = []
+        for p in np.unique(part).tolist():
+            reader = self.readers[p]
+            rows = row[order][part[order] == p]
+            of_block = np.searchsorted(reader.first_complex, rows, side="right") - 1
+            for b in np.unique(of_block).tolist():
+                here = rows[of_block == b] - reader.first_complex[b]
+                pieces.append(reader.read(b, raw=True).take(here))
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return concatenate(pieces).take(back)
+
+
+def describe(record: Mapping[str, Any]) -> str:
+    """Say how a data set was split, in words."""
+    by = record.get("groups_by") or f"column {record.get('column')}"
+    return f"{record['method']} (by {by}, {record['n_groups']} groups, seed {record['seed']})"
