@@ -1,0 +1,305 @@
+"""From atoms and bonds as a file draws them to a molecule whose chemistry is known.
+
+Aromaticity, conjugation and valence are RDKit's. What a file leaves out for a known cause is added and
+recorded; nothing is ever guessed beyond that: a ligand that still makes no sense is refused.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from rdkit import Chem, rdBase
+
+from ...shards.errors import StructureError
+from .molecule import Posed
+
+_MAX_ADDED_HYDROGENS: Final = 2  # a ring system
+# Elements that carry one bond more than their neutral valence as cations (or as an anion, boron): drawn so, a
+# missing formal charge is no matter of taste. Element -> (neutral valence, charge with one more).
+_ONIUM: Final = {5: (3, -1), 7: (3, 1), 8: (2, 1), 15: (3, 1)}
+_PLANE: Final = 1e-3  # angstrom: coordinates nearer than this to z = 0 are drawn in the plane
+_COINCIDENT: Final = 0.25  # angstrom: no two heavy atoms are this near each other
+
+
+def perceive(
+    mol: Any, *, hydrogens: bool, claims_3d: bool | None = None
+) -> tuple[Any, NDArray[np.int64], list[str]]:
+    """Check, sanitise, choose the fragment, drop hydrogens, and take stereo from the coordinates.
+
+    Parameters
+    ----------
+    mol : RDKit molecule with one conformer and every atom of the file, not sanitised
+    hydrogens : keep the hydrogens that the file has
+    claims_3d : True or False if the file says that it is or is not 3-D, else None
+
+    Returns
+    -------
+    The molecule, the place of each of its atoms in ``mol``, the repairs.
+
+    Raises
+    ------
+    StructureError
+        ``ligand_empty``, ``ligand_no_3d``, ``structure_bad_coordinates``, ``ligand_unreadable``,
+        ``ligand_ambiguous``, ``ligand_artefact``.
+    """
+    with rdBase.BlockLogs():
+        refuse_queries(mol)
+        check_coordinates(mol, claims_3d)
+        for atom in mol.GetAtoms():
+            if atom.GetAtomicNum() == 1 and atom.GetIsotope():
+                atom.SetIsotope(0)  # deuterium is hydrogen here
+        mol, repairs = sanitise(mol)
+        mol, row, dropped = main_fragment(mol)
+        repairs += dropped
+        mol.GetConformer().Set3D(True)
+        Chem.AssignStereochemistryFrom3D(mol, -1, True)  # while the hydrogens are there to help
+        if not hydrogens:
+            heavy = np.array([atom.GetAtomicNum() != 1 for atom in mol.GetAtoms()], dtype=bool)
+            mol, row = Chem.RemoveAllHs(mol), row[heavy]
+        flag_stereo(mol)
+    return mol, row, repairs
+
+
+def flag_stereo(mol: Any) -> None:
+    """Label what stereo the coordinates gave, and flag the centres and bonds for which they could not say."""
+    Chem.AssignStereochemistry(mol, True, True, True)
+
+
+def refuse_queries(mol: Any) -> None:
+    """Raise ``ligand_unreadable`` for dummy atoms, R groups, atom lists and query bonds."""
+    if mol.HasQuery():
+        raise StructureError(
+            "ligand_unreadable", "query atoms or bonds where a molecule is due: this is a search pattern"
+        )
+    for atom in mol.GetAtoms():
+        if not atom.GetAtomicNum():
+            raise StructureError(
+                "ligand_unreadable", f"atom {atom.GetIdx() + 1} is a dummy or R group where an element is due"
+            )
+
+
+def is_flat(mol: Any) -> bool:
+    """True if every atom lies in the plane z = 0, as in a drawing (or where there are no coordinates)."""
+    return bool(np.abs(mol.GetConformer().GetPositions()[:, 2]).max() < _PLANE)
+
+
+def check_coordinates(mol: Any, claims_3d: bool | None) -> None:
+    """Raise if the ligand has no heavy atom, or no pose.
+
+    A molecule of a few atoms, or a flat one whose file says that it is 3-D, may lie in the plane z = 0 in
+    truth; one with a tetrahedral centre of heavy atoms cannot.
+    """
+    if not mol.GetNumHeavyAtoms():
+        raise StructureError(
+            "ligand_empty", f"{mol.GetNumAtoms()} atoms, none of them heavy, where a ligand is due"
+        )
+    if not mol.GetNumConformers():
+        raise StructureError("ligand_no_3d", "no coordinates where a pose is due")
+    positions = mol.GetConformer().GetPositions()
+    if not np.isfinite(positions).all():
+        raise StructureError("structure_bad_coordinates", "coordinates of the ligand are not finite")
+    if not positions.any():
+        raise StructureError("ligand_no_3d", "all coordinates are zero where a pose is due")
+    if is_flat(mol):
+        heavy = [atom for atom in mol.GetAtoms() if atom.GetAtomicNum() != 1]
+        if claims_3d is False or (
+            len(heavy) > 3 and (not claims_3d or any(_is_branched(atom) for atom in heavy))
+        ):
+            raise StructureError(
+                "ligand_no_3d", "every z is zero: a drawing in the plane where a pose is due"
+            )
+    _check_apart(mol)
+
+
+def _check_apart(mol: Any) -> None:
+    gaps = Chem.Get3DDistanceMatrix(mol)
+    if mol.GetNumHeavyAtoms() < mol.GetNumAtoms():  # hydrogens without coordinates of their own do no harm
+        heavy = [atom.GetIdx() for atom in mol.GetAtoms() if atom.GetAtomicNum() != 1]
+        gaps = gaps[np.ix_(heavy, heavy)]
+    n = len(gaps)
+    if np.count_nonzero(gaps < _COINCIDENT) > n:
+        i, j = np.argwhere((gaps < _COINCIDENT) & ~np.eye(n, dtype=bool))[0]
+        raise StructureError(
+            "structure_bad_coordinates",
+            f"heavy atoms {i + 1} and {j + 1} of the ligand are {gaps[i, j]:.2f} angstrom apart",
+        )
+
+
+def _is_branched(atom: Any) -> bool:
+    """True for a tetrahedral centre with three or more heavy neighbours: never flat."""
+    if atom.GetAtomicNum() not in (6, 15, 16):
+        return False
+    neighbours = sum(n.GetAtomicNum() != 1 for n in atom.GetNeighbors())
+    return neighbours > 3 or (
+        neighbours == 3 and atom.GetAtomicNum() == 6
+        and all(b.GetBondType() == Chem.BondType.SINGLE for b in atom.GetBonds()) and not atom.GetIsAromatic()
+        and atom.GetFormalCharge() == 0
+    )  # fmt: skip
+
+
+def sanitise(mol: Any) -> tuple[Any, list[str]]:
+    """The molecule sanitised, what a known cause left out added; and the repairs.
+
+    Raises ``ligand_unreadable`` where no known repair helps.
+    """
+    repairs: list[str] = []
+    mark_aromatic(mol)
+    if _charge_oniums(mol):
+        repairs.append("charge_adjusted")
+    for _ in range(8):  # ring systems of one ligand with something missing
+        trial = Chem.Mol(mol)  # failing, RDKit leaves a molecule half changed
+        try:
+            Chem.SanitizeMol(trial)
+        except Chem.KekulizeException:
+            code = _mend_ring(mol)
+            if not code:
+                raise StructureError(
+                    "ligand_unreadable", "aromatic bonds that no arrangement of double bonds explains"
+                ) from None
+            repairs.append(code)
+        except Chem.MolSanitizeException as error:
+            raise StructureError("ligand_unreadable", str(error).strip()) from None
+        else:
+            return trial, repairs
+    raise StructureError("ligand_unreadable", "too many aromatic rings without their hydrogens")
+
+
+def mark_aromatic(mol: Any) -> None:
+    """Flags of atoms and bonds as the types of the bonds have them; readers that do not sanitise leave them."""
+    aromatic = set()
+    for bond in mol.GetBonds():
+        flag = bond.GetBondType() == Chem.BondType.AROMATIC
+        bond.SetIsAromatic(flag)
+        if flag:
+            aromatic |= {bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()}
+    for atom in mol.GetAtoms():
+        atom.SetIsAromatic(atom.GetIdx() in aromatic)
+
+
+def _charge_oniums(mol: Any) -> bool:
+    """Give the charge to neutral N, O, B and P drawn with one bond too many; True if there was one."""
+    changed = False
+    for atom in mol.GetAtoms():
+        rule = _ONIUM.get(atom.GetAtomicNum())
+        if rule is None or atom.GetFormalCharge() or atom.GetDegree() <= rule[0] - 2:
+            continue
+        bonds = [bond.GetBondType() for bond in atom.GetBonds()]
+        if Chem.BondType.DATIVE in bonds or any(_is_metal(n.GetAtomicNum()) for n in atom.GetNeighbors()):
+            continue  # RDKit makes such a bond dative itself
+        total = atom.GetNumExplicitHs() + sum(bond.GetValenceContrib(atom) for bond in atom.GetBonds())
+        if (
+            Chem.BondType.AROMATIC in bonds
+        ):  # two aromatic bonds hold at most three, and a third is a substituent
+            continue
+        if atom.GetAtomicNum() == 15 and any(b == Chem.BondType.DOUBLE for b in bonds):
+            continue  # phosphorus of a phosphate
+        if total == rule[0] + 1:
+            atom.SetFormalCharge(rule[1])
+            changed = True
+    return changed
+
+
+def _is_metal(number: int) -> bool:
+    return (
+        number in (3, 4)
+        or 11 <= number <= 13
+        or 19 <= number <= 31
+        or 37 <= number <= 50
+        or 55 <= number <= 84
+        or number > 86
+    )
+
+
+def _mend_ring(mol: Any) -> str:
+    """Mend the first ring system that cannot be kekulised; the repair's code, or "" if there is none.
+
+    One or two aromatic nitrogens are given a hydrogen each: the first choice that works in the order of the
+    atoms, one before two. If none does, one nitrogen with three neighbours is given a positive charge (an
+    imidazolium or a pyridinium drawn without).
+    """
+    problems = [p for p in Chem.DetectChemistryProblems(mol) if p.GetType() == "KekulizeException"]
+    if not problems:
+        return ""
+    failing = sorted(problems[0].GetAtomIndices())
+    nitrogens = [
+        a
+        for a in map(mol.GetAtomWithIdx, failing)
+        if a.GetAtomicNum() == 7 and not (a.GetFormalCharge() or a.GetNumExplicitHs())
+    ]
+    bare = [a.GetIdx() for a in nitrogens if a.GetDegree() == 2]
+    full = [a.GetIdx() for a in nitrogens if a.GetDegree() == 3]
+    charges = [(i,) for i in full]
+    hydrogens = [c for count in range(1, _MAX_ADDED_HYDROGENS + 1) for c in combinations(bare, count)]
+    for code, choices, change in (
+        ("aromatic_nh_added", hydrogens, _give_hydrogen),
+        ("charge_adjusted", charges, _give_charge),
+    ):
+        for chosen in choices:
+            trial = Chem.Mol(mol)
+            for index in chosen:
+                change(trial.GetAtomWithIdx(index))
+            if not _still_fails(trial, set(failing)):
+                for index in chosen:
+                    change(mol.GetAtomWithIdx(index))
+                return code
+    return ""
+
+
+def _give_charge(atom: Any) -> None:
+    atom.SetFormalCharge(1)
+
+
+def _give_hydrogen(atom: Any) -> None:
+    atom.SetNumExplicitHs(1)
+    atom.SetNoImplicit(True)
+
+
+def _still_fails(mol: Any, failing: set[int]) -> bool:
+    for problem in Chem.DetectChemistryProblems(mol):
+        if problem.GetType() != "KekulizeException" or failing & set(problem.GetAtomIndices()):
+            return True
+    return False
+
+
+def main_fragment(mol: Any) -> tuple[Any, NDArray[np.int64], list[str]]:
+    """The ligand of a record with counter-ions or solvent beside it: the largest organic fragment.
+
+    Raises ``ligand_artefact`` if all fragments are single atoms, ``ligand_ambiguous`` if a second one has
+    more than half of the heavy atoms of the first.
+    """
+    fragments = Chem.GetMolFrags(mol)
+    if len(fragments) == 1:
+        return mol, np.arange(mol.GetNumAtoms(), dtype=np.int64), []
+    sizes = []
+    for fragment in fragments:
+        elements = [mol.GetAtomWithIdx(i).GetAtomicNum() for i in fragment]
+        sizes.append((6 in elements, sum(z != 1 for z in elements)))
+    order = sorted(range(len(sizes)), key=lambda k: sizes[k], reverse=True)
+    first, second = order[0], order[1]
+    if sizes[first][1] < 2:
+        raise StructureError("ligand_artefact", f"{len(fragments)} single atoms where a ligand is due")
+    if sizes[second][0] == sizes[first][0] and 2 * sizes[second][1] > sizes[first][1]:
+        raise StructureError(
+            "ligand_ambiguous",
+            f"{len(fragments)} fragments, the largest of {sizes[first][1]} and {sizes[second][1]} heavy "
+            "atoms, where one molecule is due",
+        )
+    keep = sorted(fragments[first])
+    editable = Chem.RWMol(mol)
+    editable.BeginBatchEdit()
+    for index in set(range(mol.GetNumAtoms())) - set(keep):
+        editable.RemoveAtom(index)
+    editable.CommitBatchEdit()
+    chosen = editable.GetMol()
+    Chem.SanitizeMol(chosen)
+    return chosen, np.array(keep, dtype=np.int64), ["fragments_dropped"]
+
+
+def posed(mol: Any, *, hydrogens: bool, claims_3d: bool | None = None, names: tuple[str, ...] | None = None,
+          title: str = "", repairs: tuple[str, ...] = ()) -> Posed:  # fmt: skip
+    """:func:`perceive` with what the file said of its atoms."""
+    perceived, row, more = perceive(mol, hydrogens=hydrogens, claims_3d=claims_3d)
+    return Posed(perceived, row, names, title, tuple(dict.fromkeys((*repairs, *more))))
