@@ -12,7 +12,7 @@ REASONS: Final = MappingProxyType({
     # files
     "file_missing": "the source names a file that is not there",
     "file_unreadable": "the file cannot be opened or is cut short (broken archive or compression)",
-    "unsafe_member": "an archive member would lie outside its folder, or is a link or device",
+    "unsafe_member": "a path or an archive member would lie outside its folder, or is a link or device",
     "empty_file": "the file has no content",
     "format_unknown": "the content is none of the formats that are read",
     "format_mismatch": "the content is of a known format, but not one that can serve here",
@@ -58,5 +58,7 @@ REPAIRS: Final = MappingProxyType({
     "squeezed_columns": "numbers run together were split at the fixed columns",
     "ligand_after_endmdl": "atoms after ENDMDL were taken as part of the first model",
     "charge_adjusted": "a formal charge was set where the drawn valence demands it",
+    "fragments_dropped": "counter-ions or solvent beside the ligand in its file were left out",
+    "atoms_missing": "the residue lacks heavy atoms of its dictionary entry",
     "no_sanitisation": "aromaticity could be perceived only without a full valence check",
 })  # fmt: skip
