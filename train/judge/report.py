@@ -243,11 +243,11 @@ def _dataset(run: Run) -> list[str]:
     flags, kinds = np.asarray(data.column("flags")), np.asarray(data.column("pk_kind"))
     rows = []
     for split in ordered(data.splits):
-        where = data.indices(split)
-        known = pk[where][np.isfinite(pk[where])]
+        within = data.indices(split)
+        known = pk[within][np.isfinite(pk[within])]
         spread = f"{known.mean():.2f} ± {known.std():.2f}" if len(known) else "-"
-        size = f"{np.median(atoms[where]):.0f}" if len(where) else "-"
-        rows.append([split, len(where), len(known), spread, size])
+        size = f"{np.median(atoms[within]):.0f}" if len(within) else "-"
+        rows.append([split, len(within), len(known), spread, size])
     counted = zip(*np.unique(kinds, return_counts=True), strict=True)
     marks = [(f.name or "").lower().replace("_", " ") for f in Flag]
     marked = [int(np.count_nonzero(flags & int(f))) for f in Flag]

@@ -59,7 +59,7 @@ def read_run(run_dir: Path) -> Run:
     return Run(
         name=run_dir.resolve().name,
         config=config,
-        log=read_log(run_dir / "metrics.jsonl"),
+        log=read_log(run_dir),
         predictions={split: read_predictions(tables[split]) for split in ordered(tables)},
         evaluations=evaluations,
         dataset=_open(named),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..record import read_record
 
 Curve = tuple[NDArray[np.int64], NDArray[np.float64]]  # steps and values, shapes (n,)
 
@@ -46,22 +47,14 @@ def _series(rows: Mapping[int, Mapping[str, Any]], name: str) -> Curve:
     return np.array(steps, dtype=np.int64), np.array(values, dtype=np.float64)
 
 
-def read_log(path: Path) -> RunLog:
-    """Read a log; a missing file is an empty log.
+def read_log(run_dir: Path) -> RunLog:
+    """Read the log of a run's folder; a missing file is an empty log.
 
-    A resumed run repeats the steps since its checkpoint: the later line holds. A last line that was cut
-    short by a crash is left out.
+    A resumed run repeats the steps since its checkpoint: the later line holds.
     """
     starts, events = list[Mapping[str, Any]](), list[Mapping[str, Any]]()
     steps, evaluations = dict[int, Mapping[str, Any]](), dict[int, Mapping[str, Any]]()
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
-    for line in lines:
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if not isinstance(row, dict):
-            continue
+    for row in read_record(run_dir) if (run_dir / "metrics.jsonl").is_file() else ():
         if "run" in row:
             starts.append(row["run"])
         elif "event" in row:
