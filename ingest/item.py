@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 
 @dataclass(frozen=True, slots=True)
 class Locator:
-    """Where the bytes of one file are: a path, or a member of the archive at that path."""
+    """Where the bytes of one file are: a path, or a member of the archive at that path.
+
+    Attributes
+    ----------
+    path, member : the file, or the archive and the name in it
+    offset, size : hints of a source that has listed the archive: where the member's bytes (in a zip: its
+        local header) lie and how many they are as stored, so that a reader needs no index; -1 if unknown
+    """
 
     path: Path
     member: str = ""
+    offset: int = field(default=-1, compare=False, repr=False)
+    size: int = field(default=-1, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.path}!{self.member}" if self.member else str(self.path)
@@ -66,7 +74,7 @@ class Item:
     residue: str = ""
     alternates: tuple[Locator, ...] = ()
     labels: tuple[Label, ...] = ()
-    columns: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    columns: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
     synthetic: bool = False
     predicted: bool = False

@@ -1,1 +1,1 @@
-
+"""Layouts in the wild: one file, one small class each."""

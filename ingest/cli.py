@@ -1,0 +1,124 @@
+"""The commands of this room: ``ingest``, ``ledger`` and ``sample``."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from ..shards.console import Output
+from ..shards.errors import NothingKeptError, UsageError
+from .engine import EngineOptions, run
+from .pipeline import IngestOptions, process
+from .reasons import REASONS
+from .sources.layouts import choose, items
+
+log = logging.getLogger("holoshard")
+
+
+def ingest(
+    sources: Annotated[list[Path], Parameter(negative=())],
+    /,
+    *,
+    out: Path,
+    layout: str = "auto",
+    labels: Path | None = None,
+    options: Annotated[IngestOptions | None, Parameter(name="*")] = None,
+    engine: Annotated[EngineOptions | None, Parameter(name="*")] = None,
+    output: Annotated[Output | None, Parameter(name="*")] = None,
+) -> dict[str, Any]:
+    """Read structures, ligands and labels into parts, and account for each of them.
+
+    Run it again over the same and more files: only what is new or changed is read, what is gone is removed.
+
+    Examples
+    --------
+    holoshard ingest structures/ --labels labels.csv --out data/parts
+    holoshard ingest pdbbind/ --out data/parts --pocket 10 --workers 8
+    holoshard ingest systems.tar --layout pdbbind --out data/parts --unlabelled refuse
+
+    Parameters
+    ----------
+    sources
+        Folders, tables or archives (tar, tar.gz, zip; read in place).
+    out
+        Folder for the parts, ledger.parquet and summary.json.
+    layout
+        What lies there: auto, table, pdbbind, ...; or a class of your own as package.module:Class.
+    labels
+        Table of labels: with file columns it is the list of complexes, else it is joined by id.
+    """
+    if not sources:
+        raise UsageError(
+            "no source given; expected folders, tables or archives, as in: "
+            "holoshard ingest structures/ --out parts"
+        )
+    chosen = [choose(path, layout, labels) for path in sources]
+    total = sum(1 for _ in items(chosen))
+    summary = run(
+        items(chosen), out, process=process, options=options or IngestOptions(), engine=engine, total=total
+    )
+    layouts = {str(one.request.tree.path): one.source.name for one in chosen}
+    result = {**summary, "layouts": layouts, "out": str(out)}
+    print("\n".join(_lines(result, out)))
+    if not summary["kept"]:
+        error = NothingKeptError(
+            f"nothing was kept of {summary['seen']} items; holoshard ledger {out} says why, one by one"
+        )
+        log.error("holoshard: %s", error)
+        return {**result, "error": str(error), "exit_code": error.exit_code}
+    return result
+
+
+def _lines(summary: dict[str, Any], out: Path) -> list[str]:
+    """The end of a run, for people."""
+    rate = summary["seen"] / max(summary["seconds"], 1e-9)
+    again = f", {summary['reused']} of them from an earlier run" if summary["reused"] else ""
+    lines = [
+        f"{summary['seen']} seen in {summary['seconds']:.1f} s ({rate:.0f}/s)",
+        f"{summary['kept']:>8} kept{again}",
+        f"{summary['refused']:>8} refused",
+    ]
+    for reason, count in sorted(summary["reasons"].items(), key=lambda pair: (-pair[1], pair[0])):
+        lines.append(f"{count:>12} {reason:<26} {REASONS[reason]}")
+    if summary["repairs"]:
+        said = ", ".join(f"{code} {count}" for code, count in summary["repairs"].items())
+        lines.append(f"repairs: {said}")
+    return [*lines, f"ledger: {out / 'ledger.parquet'}"]
+
+
+def sample(
+    *,
+    out: Path,
+    n: int = 256,
+    seed: int = 0,
+    dirty: float = 0.0,
+    output: Annotated[Output | None, Parameter(name="*")] = None,
+) -> dict[str, Any]:
+    """Write the embedded sample: real files of made-up complexes with labels from a known formula.
+
+    Examples
+    --------
+    holoshard sample --out data/sample
+    holoshard sample --out data/dirty --n 1000 --dirty 0.05
+
+    Parameters
+    ----------
+    out
+        Folder for the structures and labels.csv.
+    n
+        Complexes.
+    seed
+        The same seed, the same files.
+    dirty
+        Share of the complexes that are made bad in known ways.
+    """
+    from .sample import write_sample
+
+    if not 0 <= dirty <= 1 or n < 1:
+        raise UsageError(f"--n is {n} and --dirty is {dirty}; expected at least 1 and a share from 0 to 1")
+    result = write_sample(out, n=n, seed=seed, dirty=dirty)
+    print(f"{n} complexes in {out}; next: holoshard ingest {out} --out parts")
+    return result

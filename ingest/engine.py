@@ -1,0 +1,214 @@
+"""Many items: cut into tasks, spread over processes by Dask, streamed back, and settled in the ledger.
+
+The result depends on the items and the options alone: not on the number of workers, the order in which
+tasks end, or whether an earlier run was killed. Tasks are cut where an item's id says so, so that an item
+that comes or goes changes the tasks next to it and no others.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import logging
+import shutil
+import time
+import uuid
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from ..shards.console import progress
+from ..shards.errors import UsageError
+from ..shards.make.writer import write_part
+from ..shards.read.dataset import open_dataset
+from . import ledger
+from .item import Item, Rejection
+from .pool import PoolOptions, pool
+from .task import Job, Outcome, Process, Task
+
+log = logging.getLogger("holoshard")
+
+READERS: Final = ("gemmi", "rdkit", "biotite")  # whose versions decide what a file becomes
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions(PoolOptions):
+    """How a run is carried out; nothing here changes what an item becomes, but for ``duplicates``.
+
+    Parameters
+    ----------
+    task_size
+        Items a task, on average: a second of work or more.
+    duplicates
+        Whether to keep or refuse an item with the same files, record and label as an earlier one.
+    """
+
+    task_size: int = 256
+    duplicates: Literal["keep", "refuse"] = "keep"
+
+
+def run(
+    items: Iterable[Item | Rejection],
+    out: Path,
+    *,
+    process: Process,
+    options: Any,
+    engine: EngineOptions | None = None,
+    total: int | None = None,
+) -> dict[str, Any]:
+    """Read all items into ``out``: ``parts/``, ``ledger.parquet``, ``summary.json``; the summary comes back.
+
+    Parameters
+    ----------
+    items : what to read, in a fixed order
+    process : reads one item; importable by workers, raises nothing for bad data
+    options : a dataclass, handed to ``process``; part of what decides whether earlier work still holds
+    total : the number of items, if known, for the time left
+
+    Raises UsageError if another run writes to ``out``. Nothing kept is no error here.
+    """
+    engine = engine or EngineOptions()
+    start = time.perf_counter()
+    out.mkdir(parents=True, exist_ok=True)
+    with _lock(out):
+        decides = _fingerprint(process, options)
+        job = Job(out.resolve(), uuid.uuid4().hex, process, options, decides, engine.timeout)
+        prior = ledger.Prior(job.out)
+        (job.out / ledger.SUMMARY).unlink(missing_ok=True)
+        job.work.mkdir(parents=True)
+        tasks = cut(_once(items), engine.task_size, prior)
+        outcomes = _stream(job, tasks, engine, total)
+        return _finish(job, outcomes, engine, start)
+
+
+def cut(items: Iterable[Item | Rejection], size: int, prior: ledger.Prior) -> Iterator[Task]:
+    """Tasks of ``size`` items on average, at least half and at most twice as many, cut by the items' ids."""
+    number, held = 0, list[Item | Rejection]()
+    least = max(1, size // 2)
+    for item in items:
+        held.append(item)
+        chosen = zlib.crc32(item.id.encode()) % least == 0
+        if len(held) >= 2 * size or (len(held) >= least and chosen):
+            yield Task(number, tuple(held), prior.of([one.id for one in held]))
+            number, held = number + 1, []
+    if held:
+        yield Task(number, tuple(held), prior.of([one.id for one in held]))
+
+
+def _once(items: Iterable[Item | Rejection]) -> Iterator[Item | Rejection]:
+    """Every id once: a repeat is refused under a name of its own."""
+    seen = set[str]()
+    repeats = Counter[str]()
+    for item in items:
+        if item.id not in seen:
+            seen.add(item.id)
+            yield item
+            continue
+        name = item.id
+        while name in seen:
+            repeats[item.id] += 1
+            name = f"{item.id}#{repeats[item.id] + 1}"
+        seen.add(name)
+        yield Rejection(name, "duplicate_id", f"an earlier item of this run has the id {item.id}")
+
+
+def _stream(job: Job, tasks: Iterator[Task], engine: EngineOptions, total: int | None) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    counts = Counter[str]()
+    with pool(engine) as run_all, progress("ingest", total) as bar:
+        for outcome in run_all(job, tasks):
+            outcomes.append(outcome)
+            counts.update(outcome.counts)
+            kept = counts[""]
+            bar.advance(sum(outcome.counts.values()), kept=kept, refused=counts.total() - kept)
+    return outcomes
+
+
+def _finish(job: Job, outcomes: list[Outcome], engine: EngineOptions, start: float) -> dict[str, Any]:
+    """Settle what only the whole run can tell, write ledger and summary, then sweep."""
+    receipts = [job.work / f"{number:08d}.parquet" for number in sorted(o.number for o in outcomes)]
+    rows = pl.concat([pl.read_parquet(path) for path in receipts] or [ledger.SCHEMA.to_frame()])
+    if engine.duplicates == "refuse":
+        rows = refuse_duplicates(job.out, rows)
+    ledger.write_frame(rows, job.out / ledger.LEDGER)
+    parts = sorted(set(rows["part"].to_list()) - {""})
+    summary = {
+        **ledger.account(rows),
+        "reused": sum(outcome.reused for outcome in outcomes),
+        "parts": len(parts),
+        "bytes": sum((job.out / ledger.PARTS / name).stat().st_size for name in parts),
+        "seconds": round(time.perf_counter() - start, 3),
+        "read_seconds": round(float(rows["seconds"].sum()), 3),
+        "peak_worker_mib": round(max((o.peak_mib for o in outcomes), default=0.0), 1),
+        "options": asdict(job.options),
+    }
+    ledger.write_json(summary, job.out / ledger.SUMMARY)
+    _sweep(job.out, set(parts))
+    return summary
+
+
+def refuse_duplicates(out: Path, rows: pl.DataFrame) -> pl.DataFrame:
+    """Take items whose content an earlier item has out of their parts."""
+    again = ledger.duplicates(rows)
+    settled = []
+    for row in rows.iter_rows(named=True):
+        if row["id"] in again:
+            message = f"{again[row['id']]} has the same files, record and label"
+            row |= {"status": "refused", "reason": "duplicate_content", "message": message}
+        settled.append(row)
+    for part in sorted({row["part"] for row in settled if row["id"] in again}):
+        mine = [row for row in settled if row["part"] == part]
+        kept = {row["id"] for row in mine if row["status"] == "kept"}
+        name = f"part-{ledger.part_key(mine)}.h5" if kept else ""
+        if kept and not (out / ledger.PARTS / name).is_file():
+            before = open_dataset(out / ledger.PARTS / part)
+            write_part(out / ledger.PARTS / name, [complex_ for complex_ in before if complex_.id in kept])
+        for row in mine:
+            row["part"] = name if row["id"] in kept else ""
+    return ledger.frame(settled)
+
+
+def _sweep(out: Path, named: set[str]) -> None:
+    """Remove parts and leavings that the ledger, which is in place now, does not name."""
+    for path in (out / ledger.PARTS).glob("*") if (out / ledger.PARTS).is_dir() else ():
+        if path.name not in named:
+            path.unlink(missing_ok=True)
+    shutil.rmtree(out / ledger.WORK, ignore_errors=True)
+
+
+def _fingerprint(process: Process, options: Any) -> str:
+    versions = {name: importlib.metadata.version(name) for name in READERS}
+    versions["code"] = _code()
+    versions["process"] = f"{getattr(process, '__module__', '')}.{getattr(process, '__qualname__', process)}"
+    return ledger.fingerprint(options, versions)
+
+
+def _code() -> str:
+    """A hash of our files that decide what an item becomes; other changes make nothing be read anew."""
+    root = Path(__file__).parent
+    shards = ("../shards/complex.py", "../shards/format", "../shards/make/writer.py")
+    value = 0
+    for place in ("read", "chemistry", "pipeline.py", *shards):
+        path = root / place
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            value = zlib.crc32(file.read_bytes(), value) if file.is_file() else value
+    return f"{value:08x}"
+
+
+@contextmanager
+def _lock(out: Path) -> Iterator[None]:
+    """One run at a time in a folder; the kernel lets go of the lock if the run is killed."""
+    with (out / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"another ingest writes to {out}: wait for it, or give another --out") from error
+        except OSError as error:  # a file system without locks
+            log.warning("%s cannot be locked (%s): let no other ingest write to it", out, error)
+        yield

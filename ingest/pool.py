@@ -1,0 +1,149 @@
+"""Where tasks run: in processes of this machine, on a Dask cluster, or here, for debugging."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ..shards.errors import DataError, HoloshardError, UsageError
+from .journal import STRIKES
+from .task import Job, Outcome, Task, run_task
+
+RunAll = Callable[[Job, Iterator[Task]], Iterator[Outcome]]
+
+AHEAD: Final = 2  # tasks submitted for each worker: one that runs and one that waits
+
+# Memory is bounded by ending a process, never by writing to disk or waiting: an item that needs more than
+# the bound is refused as crashed.
+DASK: Final = {
+    "distributed.scheduler.allowed-failures": 0,  # ours to count: ingest/journal.py
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": 0.95,
+    "distributed.worker.daemon": True,
+    "distributed.diagnostics.nvml": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOptions:
+    """Where tasks run.
+
+    Parameters
+    ----------
+    workers
+        Processes on this machine; -1 for one a core, 0 for none: all in this process, without isolation or
+        time limit.
+    scheduler
+        Address of a running Dask scheduler, whose workers see the same files; then ``workers`` is unused.
+    memory
+        Most memory a worker may use.
+    timeout
+        Seconds that one item may take.
+    """
+
+    workers: int = -1
+    scheduler: str = ""
+    memory: str = "2GiB"
+    timeout: float = 60.0
+
+
+@contextmanager
+def pool(options: PoolOptions) -> Iterator[RunAll]:
+    """A function that runs tasks and yields what became of them, in the order in which they end."""
+    if options.timeout <= 0:
+        raise UsageError(f"--timeout is {options.timeout:g}; expected a number of seconds above 0")
+    if options.workers == 0 and not options.scheduler:
+        yield _run_here
+        return
+    import dask
+    import distributed
+
+    untyped: Any = distributed
+    with dask.config.set(DASK), _address(options) as (address, n_workers):
+        try:
+            client = untyped.Client(address, set_as_default=False, timeout="30s")
+        except (OSError, TimeoutError, ValueError) as error:
+            raise UsageError(f"there is no Dask scheduler at {address}: {error}") from error
+        with client:
+            yield lambda job, tasks: _run_on(client, n_workers, job, tasks)
+
+
+def _run_here(job: Job, tasks: Iterator[Task]) -> Iterator[Outcome]:
+    job = replace(job, isolated=False)
+    for task in tasks:
+        yield run_task(job, task)
+
+
+@contextmanager
+def _address(options: PoolOptions) -> Iterator[tuple[Any, int]]:
+    """A scheduler and how many workers it has (0: ask it)."""
+    if options.scheduler:
+        yield options.scheduler, 0
+        return
+    import distributed
+
+    untyped: Any = distributed
+    n_workers = _cores() if options.workers < 0 else options.workers
+    with untyped.LocalCluster(
+        n_workers=n_workers, threads_per_worker=1, processes=True, memory_limit=options.memory,
+        host="127.0.0.1", dashboard_address="127.0.0.1:0", worker_dashboard_address=None,
+        scheduler_kwargs={"dashboard": False}, silence_logs=logging.CRITICAL,
+    ) as cluster:  # fmt: skip
+        yield cluster, n_workers
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _run_on(client: Any, n_workers: int, job: Job, tasks: Iterator[Task]) -> Iterator[Outcome]:
+    """Keep a window of tasks submitted; submit a task again if its worker died."""
+    import distributed
+
+    untyped: Any = distributed
+    running: dict[str, Task] = {}
+    attempts = Counter[int]()
+    done = untyped.as_completed(loop=client.loop, with_results=True, raise_errors=False)
+
+    def submit(task: Task) -> None:
+        key = f"ingest-{job.run}-{task.number}-{attempts[task.number]}"
+        attempts[task.number] += 1
+        running[key] = task
+        done.add(client.submit(run_task, job, task, key=key, pure=False))
+
+    def fill() -> None:
+        room = AHEAD * (n_workers or max(1, sum(client.nthreads().values()))) - len(running)
+        for task in itertools.islice(tasks, max(0, room)):
+            submit(task)
+
+    fill()
+    for future, result in done:
+        task = running.pop(future.key)
+        if future.status == "finished":
+            yield result
+        elif (
+            isinstance(result[1], untyped.KilledWorker)
+            and attempts[task.number] < STRIKES * len(task.items) + 8
+        ):
+            submit(task)
+        else:
+            raise _fault(result[1])
+        fill()
+
+
+def _fault(error: BaseException) -> BaseException:
+    """A fault that is no item's own, such as a full disk."""
+    if isinstance(error, HoloshardError):
+        return error
+    return DataError(
+        f"a task failed: {type(error).__name__}: {error}; mend the cause and run the same command again"
+    )

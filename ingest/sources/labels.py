@@ -1,0 +1,206 @@
+"""Tables as people write them: which column holds what, and the labels of a row. Every cell stays text.
+
+Column names are compared without case, and with spaces, dots and hyphens taken for underscores.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from ...shards.errors import StructureError, UsageError
+from ..item import Label, Locator
+from ..read import archive
+
+ID: Final = ("id", "identifier", "name", "pdb", "pdb_id", "pdbid", "pdb_code", "pdbcode", "code", "entry_id",
+             "complex_id", "complex_name", "complex", "system_id", "system", "#code")  # fmt: skip
+KIND: Final = ("affinity_type", "measurement_type", "label_type", "standard_type", "kind", "measure", "type")
+RELATION: Final = ("relation", "standard_relation", "operator", "sign")
+VALUE: Final = ("value", "affinity", "affinity_value", "binding_affinity", "standard_value", "measurement",
+                "label")  # fmt: skip
+UNIT: Final = ("unit", "units", "standard_units", "affinity_unit")
+TEMPERATURE: Final = ("temperature", "temperature_k", "t_k", "t")
+TEXT: Final = ("affinity_text", "label_text", "kd/ki", "binding_data")
+
+_UNITS = r"(?:[fpnuµμm]?M|kcal(?:[/_]mol)?|kJ(?:[/_]mol)?)"
+_NAMED = re.compile(
+    r"(?P<kind>p?(?:Kd|Ki|IC50|EC50)|pK|pKa?ff|pAff(?:inity)?|pChEMBL(?:_value)?|-logK[di/Ki]*|neg_?log_?k\w*"
+    rf"|(?:d|delta_?|Δ)G)(?:[\s_]*[(\[]?\s*(?P<unit>{_UNITS})\s*[)\]]?)?(?:_value)?",
+    re.IGNORECASE,
+)
+_RELATION = r"<=|>=|≤|≥|<|>|~|≈|=|≲|≳"
+_CELL = re.compile(
+    rf"\s*(?P<relation>{_RELATION})?\s*(?P<value>[+\-\u2212]?[\d.,]+(?:[eE][+-]?\d+)?)\s*(?P<unit>{_UNITS})?\s*"
+)
+_BLANK = ("", "-", "na", "n/a", "nan", "none", "null")
+
+
+def canonical(column: str) -> str:
+    """A column's name as the synonym lists have it."""
+    return re.sub(r"[\s.\-]+", "_", column.strip().lower()) if not column.startswith("-") else column.lower()
+
+
+def pick(header: Sequence[str], synonyms: Sequence[str]) -> str:
+    """The first column that is one of the synonyms, in the synonyms' order; "" if there is none."""
+    known = {canonical(column): column for column in reversed(header)}
+    return next((known[name] for name in synonyms if name in known), "")
+
+
+def blank(cell: str) -> bool:
+    """True if a cell says nothing."""
+    return cell.strip().lower() in _BLANK
+
+
+@dataclass(frozen=True, slots=True)
+class LabelColumns:
+    """Which columns of a table speak of the affinity.
+
+    ``named`` maps a column such as "Ki (nM)" or "pIC50" to its kind and unit.
+    """
+
+    value: str
+    kind: str
+    relation: str
+    unit: str
+    temperature: str
+    text: str
+    named: Mapping[str, tuple[str, str]]
+
+    @classmethod
+    def of(cls, header: Sequence[str]) -> LabelColumns:
+        """Find them in a header."""
+        named = {}
+        for column in header:
+            match = _NAMED.fullmatch(column.strip())
+            if match:
+                named[column] = (match["kind"], (match["unit"] or "").replace("_", "/"))
+        synonyms = (VALUE, KIND, RELATION, UNIT, TEMPERATURE, TEXT)
+        value, kind, relation, unit, temperature, text = (pick(header, names) for names in synonyms)
+        return cls(value, kind, relation, unit, temperature, text, named)
+
+    def labels(self, row: Mapping[str, str]) -> tuple[Label, ...]:
+        """The measurements of a row: the columns value, type, relation and unit if filled, else the named
+        columns, else free text."""
+        kelvin = _number(row.get(self.temperature, ""))
+        cell = row.get(self.value, "")
+        if not blank(cell):
+            found = [_label(cell, row.get(self.kind, ""), row.get(self.unit, ""), kelvin)]
+        else:
+            found = [
+                _label(row[column], kind, unit, kelvin)
+                for column, (kind, unit) in self.named.items()
+                if not blank(row.get(column, ""))
+            ]
+        if not found and not blank(row.get(self.text, "")):
+            found = [Label(text=row[self.text].strip())]
+        relation = row.get(self.relation, "").strip()
+        if relation:
+            found = [_with_relation(label, relation) for label in found]
+        return tuple(found)
+
+
+def _label(cell: str, kind: str, unit: str, kelvin: float) -> Label:
+    """A cell's own relation and unit win over those of its columns."""
+    match = _CELL.fullmatch(cell)
+    if match is None:
+        return Label(kind.strip(), "=", cell.strip(), unit.strip(), temperature=kelvin)
+    unit = match["unit"] or unit.strip()
+    return Label(kind.strip(), match["relation"] or "=", match["value"], unit, temperature=kelvin)
+
+
+def _with_relation(label: Label, relation: str) -> Label:
+    if label.relation != "=" or label.text:
+        return label
+    return Label(label.kind, relation, label.value, label.unit, label.text, label.temperature)
+
+
+def _number(cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        return 0.0
+
+
+def read_table(locator: Locator) -> pl.DataFrame:
+    """A CSV, TSV or Parquet file, packed or not, with every column as text and no cell missing.
+
+    Raises UsageError, with the mend, if it is none of these.
+    """
+    try:
+        data = archive.load(locator)
+        if data[:4] == b"PAR1":
+            frame = pl.read_parquet(io.BytesIO(data))
+        else:
+            text = _decode(data)
+            frame = pl.read_csv(
+                io.BytesIO(text.encode()), separator=delimiter(text), infer_schema=False, encoding="utf8"
+            )
+    except StructureError as error:
+        raise UsageError(f"the table {locator} cannot be read: {error}") from error
+    except pl.exceptions.PolarsError as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"the table {locator} cannot be read: {reason}; save it anew as CSV") from error
+    scalar = [name for name, kind in frame.schema.items() if not kind.is_nested()]
+    return frame.select(pl.col(name).cast(pl.String).fill_null("") for name in scalar)
+
+
+def _decode(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def delimiter(text: str) -> str:
+    """Comma, tab or semicolon: the one that occurs most in the first line."""
+    first = text.split("\n", 1)[0]
+    return max(",\t;", key=first.count)
+
+
+def header_of(locator: Locator) -> list[str]:
+    """The column names of a table, without reading the rest; [] if it is none."""
+    try:
+        if not locator.member:
+            with locator.path.open("rb") as file:
+                head = file.read(1 << 16)
+            if head[:4] == b"PAR1":
+                return list(pl.read_parquet_schema(locator.path))
+            if head[:2] == archive.GZIP or head[:4] == archive.ZSTD:
+                head = archive.load(locator)
+        else:
+            head = archive.load(locator)
+    except (StructureError, OSError, pl.exceptions.PolarsError):
+        return []
+    text = _decode(head) if b"\n" in head else ""
+    line = text.split("\n", 1)[0].strip("\r")
+    return [cell.strip().strip('"') for cell in line.split(delimiter(line))] if line else []
+
+
+def rows(frame: pl.DataFrame) -> Iterator[dict[str, str]]:
+    """The rows of a table, a few thousand at a time."""
+    for piece in frame.iter_slices(4096):
+        yield from piece.iter_rows(named=True)
+
+
+class LabelTable:
+    """Labels by id, from a table that has no structure files: joined to another layout's items."""
+
+    def __init__(self, path: Path) -> None:
+        frame = read_table(Locator(path))
+        key = pick(frame.columns, ID)
+        if not key:
+            found, expected = ", ".join(frame.columns), ", ".join(ID)
+            raise UsageError(f"{path} has no id column: found {found}; expected one of {expected}")
+        columns = LabelColumns.of(frame.columns)
+        self.labels: dict[str, tuple[Label, ...]] = {}
+        self.columns: dict[str, dict[str, str]] = {}
+        for row in rows(frame):
+            name = row[key].strip()
+            self.labels[name] = self.labels.get(name, ()) + columns.labels(row)
+            self.columns.setdefault(name, row)

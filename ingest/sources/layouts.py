@@ -1,0 +1,110 @@
+"""Every layout that is known, how one is chosen, and the items of a run.
+
+A layout of your own needs no change here: ``--layout package.module:Class``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, cast
+
+from ...shards.errors import UsageError
+from ..item import Item, Locator, Rejection
+from .labels import LabelTable, header_of, pick
+from .pdbbind import Pdbbind, parse_index
+from .source import Request, Source
+from .table import LIGAND, STRUCTURE, Table
+from .tree import Tree
+
+log = logging.getLogger("holoshard")
+
+# `auto` takes the first that recognises a source.
+LAYOUTS: Final[tuple[Source, ...]] = (Table(), Pdbbind())
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One source with its layout, and why it was taken for that."""
+
+    source: Source
+    request: Request
+    why: str
+    joined: LabelTable | None = None
+
+    def items(self) -> Iterator[Item | Rejection]:
+        """The complexes, with labels joined by id where the labels are a table of their own."""
+        yield from self.request.tree.rejections()
+        for item in self.source.items(self.request):
+            if self.joined is None or isinstance(item, Rejection):
+                yield item
+            else:
+                labels = self.joined.labels.get(item.id, ())
+                columns = {**item.columns, **self.joined.columns.get(item.id, {})}
+                yield replace(item, labels=labels or item.labels, columns=columns)
+
+
+def choose(path: Path, layout: str = "auto", labels: Path | None = None) -> Chosen:
+    """Take a source for a layout. Raises UsageError if none fits or the name is unknown."""
+    request = Request(Tree(path), _find_labels(path, labels))
+    joined = _separate_labels(request.labels)
+    if layout != "auto":
+        return Chosen(named(layout), request, "as --layout says", joined)
+    for source in LAYOUTS:
+        if joined is not None and isinstance(source, Table):
+            continue
+        why = source.recognise(request)
+        if why:
+            log.info("%s: layout %s, because %s", path, source.name, why)
+            return Chosen(source, request, why, joined)
+    raise UsageError(
+        f"{path} is of no layout that is known ({', '.join(s.name for s in LAYOUTS)}): say which with "
+        f"--layout, or write a table with columns id, protein, ligand, affinity"
+    )
+
+
+def named(layout: str) -> Source:
+    """A layout by its name, or by the place of a user's own class."""
+    for source in LAYOUTS:
+        if source.name == layout:
+            return source
+    module, _, name = layout.partition(":")
+    if not name:
+        known = ", ".join(["auto", *(source.name for source in LAYOUTS)])
+        raise UsageError(f"there is no layout {layout!r}; known are {known}, or package.module:Class")
+    try:
+        return cast(Source, getattr(importlib.import_module(module), name)())
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"the layout {layout!r} cannot be loaded: {error}") from error
+
+
+def items(chosen: Sequence[Chosen]) -> Iterator[Item | Rejection]:
+    """The items of all sources, one after the other."""
+    for one in chosen:
+        yield from one.items()
+
+
+def _find_labels(source: Path, labels: Path | None) -> Path | None:
+    """The labels file: as given, or inside the source."""
+    if labels is None:
+        return None
+    for place in (labels, source / labels):
+        if place.is_file():
+            return place
+    raise UsageError(f"there is no labels file {labels}, neither here nor in {source}")
+
+
+def _separate_labels(labels: Path | None) -> LabelTable | None:
+    """The labels as a table by id, if they are one that names no structure files."""
+    if labels is None:
+        return None
+    header = header_of(Locator(labels))
+    if pick(header, STRUCTURE) or pick(header, LIGAND):
+        return None
+    with labels.open("rb") as file:
+        if file.read(4) != b"PAR1" and parse_index(labels.read_text("latin-1")):
+            return None
+    return LabelTable(labels)

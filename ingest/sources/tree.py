@@ -1,0 +1,132 @@
+"""The files of a source: a folder, one file, or an archive read in place. Layouts see names and no more."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from ...shards.errors import StructureError, UsageError
+from ..item import Locator, Rejection
+from ..read import archive
+
+PEEKED: Final = 4096  # names that a layout may look at before it says whether it knows them
+
+
+class Tree:
+    """Names, relative and with "/" between folders, and the way from a name to its bytes."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            raise UsageError(f"there is no {path}; give a folder, a table or an archive")
+        self.path = path
+        self.kind = "" if path.is_dir() else archive.archive_kind(path)
+        self.faults: dict[str, str] = {}
+        self._members: dict[str, archive.Member] = {}
+
+    @property
+    def is_folder(self) -> bool:
+        """True for a folder on disk."""
+        return self.path.is_dir()
+
+    @property
+    def root(self) -> Path:
+        """The folder that relative paths of this source start from."""
+        return self.path if self.is_folder else self.path.parent
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Every file, sorted. Entries of an archive that must not be read are in ``faults``."""
+        return sorted(self._walk())
+
+    @cached_property
+    def peek(self) -> list[str]:
+        """The first few thousand files, near the root first: enough to recognise a layout."""
+        return sorted(islice(self._walk(), PEEKED), key=lambda name: (name.count("/"), name))
+
+    @cached_property
+    def folders(self) -> dict[str, list[str]]:
+        """File names by folder ("" is the root), both sorted."""
+        found: dict[str, list[str]] = {}
+        for name in self.names:
+            folder, _, base = name.rpartition("/")
+            found.setdefault(folder, []).append(base)
+        return dict(sorted(found.items()))
+
+    def locator(self, name: str) -> Locator:
+        """Where the file of this name lies."""
+        if self.is_folder:
+            return Locator(self.path / name)
+        if not self.kind:
+            return Locator(self.path)
+        member = self._members[name]
+        return Locator(self.path, member.name, member.offset, member.size)
+
+    def has(self, name: str) -> bool:
+        """True if there is a file of this name."""
+        if self.is_folder:
+            return (self.path / name).is_file()
+        return name in self.names if not self.kind else name in self._listed
+
+    def text(self, name: str) -> str:
+        """The file's content as text, unpacked; bytes that are not UTF-8 are read as Latin-1."""
+        data = archive.load(self.locator(name))
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            return data.decode("latin-1")
+
+    def rejections(self) -> Iterator[Rejection]:
+        """One for each entry of an archive that must not be read."""
+        if self.kind:
+            self.names  # noqa: B018 - lists the archive
+        for name, fault in sorted(self.faults.items()):
+            yield Rejection(name, "unsafe_member", f"{self.path}!{name} is refused: {fault}")
+
+    @cached_property
+    def _listed(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    def _walk(self) -> Iterator[str]:
+        if self.is_folder:
+            yield from _files(self.path)
+        elif not self.kind:
+            yield self.path.name
+        else:
+            yield from self._entries()
+
+    def _entries(self) -> Iterator[str]:
+        try:
+            for member in archive.members(self.path):
+                name = member.name.removeprefix("./")
+                if member.fault:
+                    self.faults[member.name] = member.fault
+                elif name not in self._members:
+                    self._members[name] = member
+                    yield name
+        except StructureError as error:
+            raise UsageError(f"{error}; list it with tar or unzip to see where it breaks") from error
+
+
+def _files(root: Path) -> Iterator[str]:
+    """Breadth first, so that a glance sees the shape; a linked folder is entered once, so loops end."""
+    queue, linked = [""], {os.path.realpath(root)}
+    while queue:
+        deeper = []
+        for folder in queue:
+            with os.scandir(root / folder) as entries:
+                for entry in sorted(entries, key=lambda entry: entry.name):
+                    name = f"{folder}/{entry.name}" if folder else entry.name
+                    if entry.name.startswith("."):
+                        continue
+                    if entry.is_dir():
+                        real = os.path.realpath(entry.path) if entry.is_symlink() else ""
+                        if real not in linked:
+                            deeper.append(name)
+                        linked |= {real} - {""}
+                    elif entry.is_file():
+                        yield name
+        queue = deeper

@@ -1,0 +1,210 @@
+"""A few hundred items: read in one process, written as one part, accounted for in one receipt."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ..shards.complex import Complex
+from ..shards.errors import HoloshardError, StructureError
+from ..shards.make.writer import write_part
+from ..shards.read.dataset import Dataset, open_dataset
+from . import ledger
+from .item import Item, Locator, Rejection
+from .journal import Journal
+from .read import archive
+
+Process = Callable[[Item, Any], Complex | Rejection]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all tasks of a run share.
+
+    Attributes
+    ----------
+    out : the output folder, reachable by every worker
+    run : the name of this run, which tells its receipts from those of a run that was killed
+    process, options : reads one item
+    fingerprint : of the options and versions
+    timeout : seconds an item may take
+    isolated : True if the process may be ended for the sake of one item
+    """
+
+    out: Path
+    run: str
+    process: Process
+    options: Any
+    fingerprint: str
+    timeout: float
+    isolated: bool = True
+
+    @property
+    def work(self) -> Path:
+        """Where receipts and notes of this run lie."""
+        return self.out / ledger.WORK / self.run
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Items in the source's order, and what an earlier run found of them."""
+
+    number: int
+    items: tuple[Item | Rejection, ...]
+    prior: Mapping[str, ledger.Row] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a task: counts by reason ("" for kept), items taken from an earlier run, cost."""
+
+    number: int
+    counts: Mapping[str, int]
+    reused: int
+    seconds: float
+    peak_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """A complex that lies in a part of an earlier run."""
+
+    item: Item
+    part: str
+
+
+def run_task(job: Job, task: Task) -> Outcome:
+    """Read the items, write the part and the receipt. Only a fault that is no item's own is raised."""
+    start = time.perf_counter()
+    rows: list[ledger.Row] = []
+    found: list[Complex | _Earlier] = []
+    reused = 0
+    with Journal(job.work / f"{task.number:08d}.at", job.timeout, isolated=job.isolated) as journal:
+        for index, item in enumerate(task.items):
+            row, complex_ = _settle(job, task, index, item, journal)
+            rows.append(row)
+            if complex_ is not None:
+                found.append(complex_)
+            reused += isinstance(complex_, _Earlier)
+        journal.between()
+        _write(job, rows, found)
+        ledger.write_frame(ledger.frame(rows), job.work / f"{task.number:08d}.parquet")
+    counts = Counter(row["reason"] for row in rows)
+    return Outcome(task.number, dict(counts), reused, time.perf_counter() - start, _peak_mib())
+
+
+def _settle(
+    job: Job, task: Task, index: int, item: Item | Rejection, journal: Journal
+) -> tuple[ledger.Row, Complex | _Earlier | None]:
+    if isinstance(item, Rejection):
+        return _refused(item, _blank_row(item.id, job.fingerprint)), None
+    digest = ledger.item_digest(job.fingerprint, item)
+    earlier = _reusable(job, task.prior.get(item.id), item, digest)
+    if earlier is not None:
+        return earlier, _Earlier(item, earlier["part"]) if earlier["part"] else None
+    row = _blank_row(item.id, digest, item.source)
+    start = time.perf_counter()
+    death = journal.begin(index)
+    result = Rejection(item.id, death.reason, death.message) if death else _read(job, item)
+    row["seconds"] = round(time.perf_counter() - start, 6)
+    _note_files(row, item)
+    if isinstance(result, Rejection):
+        return _refused(result, row), None
+    row["repairs"] = list(result.text.get("repairs", ()))
+    return row, result
+
+
+def _read(job: Job, item: Item) -> Complex | Rejection:
+    try:
+        result = job.process(item, job.options)
+    except Exception as error:
+        return Rejection(item.id, "internal_error", f"{type(error).__name__}: {error}")
+    return result
+
+
+def _blank_row(id_: str, digest: str, source: str = "") -> ledger.Row:
+    empty: dict[str, Any] = {"repairs": [], "files": [], "sha256": [], "stamps": []}
+    texts = {"reason": "", "message": "", "part": "", "content": ""}
+    return {"id": id_, "status": "kept", "source": source, "seconds": 0.0, "digest": digest, **texts, **empty}
+
+
+def _refused(rejection: Rejection, row: ledger.Row) -> ledger.Row:
+    message = " ".join(rejection.message.split())
+    return {**row, "status": "refused", "reason": rejection.reason, "message": message}
+
+
+def _note_files(row: ledger.Row, item: Item) -> None:
+    for locator in ledger.locators(item):
+        row["files"].append(str(locator))
+        row["stamps"].append(archive.stamp(locator))
+        row["sha256"].append(_digest(locator))
+    row["content"] = ledger.content_key(item, row["sha256"])
+
+
+def _digest(locator: Locator) -> str:
+    try:
+        return archive.digest(locator)
+    except StructureError:
+        return ""
+
+
+def _reusable(job: Job, prior: ledger.Row | None, item: Item, digest: str) -> ledger.Row | None:
+    """The row of an earlier run, if options, source and content of the files are what they were."""
+    if prior is None or prior["digest"] != digest:
+        return None
+    if prior["part"] and not (job.out / ledger.PARTS / prior["part"]).is_file():
+        return None
+    row = {**prior, "files": [], "stamps": [], "sha256": []}
+    known = zip(prior["stamps"], prior["sha256"], strict=True)
+    for locator, (stamp, sha256) in zip(ledger.locators(item), known, strict=True):
+        now = archive.stamp(locator)
+        if now != stamp and (not sha256 or _digest(locator) != sha256):
+            return None
+        row["files"].append(str(locator))
+        row["stamps"].append(now)
+        row["sha256"].append(sha256)
+    return row
+
+
+def _write(job: Job, rows: list[ledger.Row], found: list[Complex | _Earlier]) -> None:
+    """Write the part, unless one with the same content is there, and name it in the rows."""
+    if not found:
+        return
+    name = f"part-{ledger.part_key(rows)}.h5"
+    path = job.out / ledger.PARTS / name
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_part(path, [_fetch(job, one) if isinstance(one, _Earlier) else one for one in found])
+    for row in rows:
+        row["part"] = name if row["status"] == "kept" else ""
+
+
+def _fetch(job: Job, earlier: _Earlier) -> Complex:
+    """A complex from an earlier part; read anew from the source if the part is damaged."""
+    try:
+        dataset, places = _part(job.out / ledger.PARTS / earlier.part)
+        return dataset[places[earlier.item.id]]
+    except (HoloshardError, KeyError, OSError):
+        result = job.process(earlier.item, job.options)
+        if isinstance(result, Rejection):
+            raise
+        return result
+
+
+@lru_cache(maxsize=4)
+def _part(path: Path) -> tuple[Dataset, dict[str, int]]:
+    dataset = open_dataset(path)
+    return dataset, {id_: place for place, id_ in enumerate(dataset.ids())}
+
+
+def _peak_mib() -> float:
+    """Largest resident size of this process so far; Linux counts in KiB, macOS in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
