@@ -60,5 +60,6 @@ REPAIRS: Final = MappingProxyType({
     "charge_adjusted": "a formal charge was set where the drawn valence demands it",
     "fragments_dropped": "counter-ions or solvent beside the ligand in its file were left out",
     "atoms_missing": "the residue lacks heavy atoms of its dictionary entry",
+    "ligand_copy_removed": "the structure file held the ligand, too; that copy was left out of the pocket",
     "no_sanitisation": "aromaticity could be perceived only without a full valence check",
 })  # fmt: skip

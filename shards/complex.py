@@ -160,6 +160,7 @@ TEXT_KEYS: Final[Mapping[str, str]] = {
     "repairs": "list of repair codes, empty if the files were clean",
     "method": "experimental method where the file says so",
     "files": "list of [name, sha256] of the files read",
+    "links": "covalent bonds of the ligand, only if it has any: list of [atom of the ligand, chain:residue:number:atom]",
     "columns": "the source's own columns for this complex (target, cluster, split, ...), text",
 }
 

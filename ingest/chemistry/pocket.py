@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,6 +48,7 @@ def find_pocket(
     *,
     own: NDArray[np.int64] | None = None,
     waters: bool = False,
+    bonded: Sequence[int] = (),
 ) -> Pocket:
     """Whole residues near a ligand, found by its bounding box and then by every distance.
 
@@ -56,6 +58,7 @@ def find_pocket(
     radius : angstrom
     own : residues that are the ligand itself, never part of its pocket
     waters : take waters in, too
+    bonded : atoms of the structure that are bonded to the ligand, which may come nearer than others
 
     Raises
     ------
@@ -89,7 +92,8 @@ def find_pocket(
     residues = np.flatnonzero(found)
     if not len(residues):
         raise StructureError("pocket_empty", f"no residue within {radius:g} angstrom of the ligand")
-    return Pocket(residues, copies, float(np.sqrt(nearest.min())))
+    free = nearest if not len(bonded) else np.where(np.isin(atoms, bonded), np.inf, nearest)
+    return Pocket(residues, copies, float(np.sqrt(free.min())))
 
 
 def _squared(
@@ -119,7 +123,8 @@ def _copies(
     same = (nearest < _COPY_DISTANCE**2) & (s.element[atoms] == element[near])
     matched = np.bincount(residue[same], minlength=n)
     overlapped = np.bincount(residue[nearest < _OVERLAP_DISTANCE**2], minlength=n)
-    copy = (matched > 0) & (matched >= _COPY_SHARE * total)
+    least = np.where(receptor.polymer, 4, 1)
+    copy = (matched >= least) & (matched >= _COPY_SHARE * total)
     loose = ~receptor.polymer & (total > 1)
     copy |= loose & (overlapped >= np.maximum(_OVERLAP_SHARE * total, 2))
     return np.flatnonzero(copy)

@@ -158,22 +158,24 @@ def _features(
     if role == "amino_acid" and "N" in names and "C" in names:
         skip = names.index("OXT") if "OXT" in names else -1
         _cap(mol, names.index("N"), names.index("C"), skip)
+    elif role == "cap" and "N" in names:
+        mol.AddBond(_extend(mol, names.index("N"), "C"), mol.AddAtom(Chem.Atom(8)), Chem.BondType.DOUBLE)
     elif role == "cap":
-        _extend(mol, names.index("N" if "N" in names else "C"), "C" if "N" in names else "N")
-    with rdBase.BlockLogs():
+        _extend(mol, names.index("C"), "N")
+    with rdBase.BlockLogs():  # clusters make noise on the way to an answer
         if Chem.SanitizeMol(mol, catchErrors=True) and Chem.SanitizeMol(
             mol, Chem.SANITIZE_ALL ^ Chem.SANITIZE_PROPERTIES, catchErrors=True
         ):
             return None
-    conformer = Chem.Conformer(mol.GetNumAtoms())
-    mol.AddConformer(conformer)
-    found = to_ligand(Posed(mol.GetMol(), np.arange(mol.GetNumAtoms())))
+        mol.AddConformer(Chem.Conformer(mol.GetNumAtoms()))
+        found = to_ligand(Posed(mol.GetMol(), np.arange(mol.GetNumAtoms())))
     keep = (found.bond_atoms < k).all(axis=1)
     columns: dict[str, NDArray[Any]] = {c: getattr(found, c)[:k] for c in ATOM_FEATURES[:-1]}
     bonds = found.bond_atoms[keep].astype(np.int64)
     features = [getattr(found, f"bond_{c}")[keep] for c in BOND_FEATURES]
     if skip >= 0:  # the carboxylate's second oxygen, conjugated like the first
         columns["hybridisation"][skip] = columns["hybridisation"][names.index("O")]
+        columns["hydrogens"][skip] = 0
         bonds = np.vstack([bonds, [[names.index("C"), skip]]])
         extra = (BOND_ORDERS.index("single"), 1, 0, 0)
         features = [np.append(f, np.uint8(v)) for f, v in zip(features, extra, strict=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import gemmi
@@ -40,6 +41,8 @@ _WANTED: Final = {
     "ma_model_list": ("ordinal_id",),
 }
 _ASSEMBLY: Final = {
+    "atom_site": ("id", *_SITE),
+    "struct_conn": ("id", *_CONN, *(f"ptnr{i}_label_{k}" for i in (1, 2) for k in ("asym_id", "seq_id", "comp_id"))),
     "cell": ("length_a", "length_b", "length_c", "angle_alpha", "angle_beta", "angle_gamma"),
     "struct_asym": ("id", "entity_id"),
     "pdbx_struct_assembly": ("id", "details", "method_details", "oligomeric_details", "oligomeric_count"),
@@ -176,7 +179,7 @@ def _expanded(found: Mapping[str, Mapping[str, Column]], name: str, assembly: st
         if present:
             loop = block.init_loop(f"_{category}.", list(present))
             loop.set_all_values([_cif_text(v) for v in present.values()])
-    return structure_from_block(block, name, assembly, "bcif")
+    return replace(structure_from_block(block, name, assembly, "bcif"), header=_header(found, 1))
 
 
 def _cif_text(column: Column) -> list[str]:
