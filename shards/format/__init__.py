@@ -1,1 +1,1 @@
-
+"""What lies on disk: codecs, columns, block tables, the manifest, two containers."""

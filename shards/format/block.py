@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..complex import RAGGED_AXES, Axis, Field
+from ..errors import FormatError
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ def ragged_rows(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray
     """Indices starts[0] .. starts[0] + counts[0], then starts[1] .., concatenated."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    rows: NDArray[np.int64] = np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    return rows
 
 
 def concatenate(blocks: Sequence[Block]) -> Block:
@@ -83,15 +85,18 @@ def concatenate(blocks: Sequence[Block]) -> Block:
 
 def widest(a: Field, b: Field) -> Field:
     """A field that holds the values of both; FormatError if they are not the same kind of thing."""
-    from dataclasses import replace
-
-    from ..errors import FormatError
-
     if (a.path, a.shape, a.per_unit) != (b.path, b.shape, b.per_unit):
-        raise FormatError(f"{a.path}: rows of {a.shape} per_unit {a.per_unit} cannot be joined with rows of "
-                          f"{b.shape} per_unit {b.per_unit}; give the column one shape")  # fmt: skip
+        raise FormatError(
+            f"{a.path}: rows of {a.shape} per_unit {a.per_unit} cannot be joined with rows of "
+            f"{b.shape} per_unit {b.per_unit}; give the column one shape"
+        )
     dtype = np.promote_types(a.dtype, b.dtype)
-    return a if dtype == np.dtype(a.dtype) else replace(a, dtype=dtype.newbyteorder("<").str.replace("|", ""))
+    return a if dtype == np.dtype(a.dtype) else replace(a, dtype=dtype_name(dtype))
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """Little-endian name as in FIELDS: ``u1``, ``<i2``."""
+    return dtype.newbyteorder("<").str.replace("|", "")
 
 
 def blank(field: Field, rows: int) -> NDArray[Any]:

@@ -88,11 +88,14 @@ def check_pieces(pieces: Mapping[int, memoryview], places: Places, block: int, w
     expected = places.table.column_crc32[block]
     for i, piece in pieces.items():
         if len(piece) != places.size[block, i]:
-            raise FormatError(f"{where}: read {len(piece)} bytes of {places.layout.columns[i].field.path}, expected "
-                              f"{places.size[block, i]}: the file was cut short")  # fmt: skip
-        if crc32(piece) != expected[i]:
+            raise FormatError(
+                f"{where}: read {len(piece)} bytes of {places.layout.columns[i].field.path}, expected "
+                f"{places.size[block, i]}: the file was cut short"
+            )
+        found = crc32(piece)
+        if found != expected[i]:
             raise ChecksumError(
-                f"{where}: {places.layout.columns[i].field.path} has checksum {crc32(piece):08x}, expected "
+                f"{where}: {places.layout.columns[i].field.path} has checksum {found:08x}, expected "
                 f"{expected[i]:08x}; run holoshard verify, and repair or copy the shard again"
             )
 

@@ -128,14 +128,16 @@ def to_fixed(values: NDArray[Any], field: Field) -> NDArray[Any]:
     scaled = np.rint(np.asarray(values, np.float64) * field.per_unit)
     largest = float(np.abs(scaled).max(initial=0.0))
     if not largest <= np.iinfo(np.int32).max:  # also catches NaN
-        raise FormatError(f"{field.path}: {largest / field.per_unit} {field.unit} cannot be stored as int32/{field.per_unit}")
+        found = f"{largest / field.per_unit} {field.unit}"
+        raise FormatError(f"{field.path}: {found} cannot be stored as int32/{field.per_unit}")
     fits = largest <= np.iinfo(np.dtype(field.dtype)).max
     return scaled.astype(field.dtype if fits else "<i4")
 
 
 def from_fixed(stored: NDArray[Any], per_unit: int) -> NDArray[np.float32]:
     """Values of stored integers; division is exact to the last digit where a reciprocal is not."""
-    return np.divide(stored, np.float32(per_unit), dtype=np.float32)
+    values: NDArray[np.float32] = np.divide(stored, np.float32(per_unit), dtype=np.float32)
+    return values
 
 
 def _check_frame(data: bytes | memoryview, n_bytes: int) -> None:

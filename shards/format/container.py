@@ -54,10 +54,17 @@ class Span:
 class Container(Protocol):
     """How a shard lies on disk. Chunk bytes are the same in every container."""
 
-    name: str
-    suffix: str
+    @property
+    def name(self) -> str:
+        """As in the manifest."""
 
-    def write(self, path: Path, header: ShardHeader, places: Places, blocks: Iterable[memoryview]) -> BlockTable:
+    @property
+    def suffix(self) -> str:
+        """Of a shard's name."""
+
+    def write(
+        self, path: Path, header: ShardHeader, places: Places, blocks: Iterable[memoryview]
+    ) -> BlockTable:
         """Write a shard whose blocks' bytes come in order; returns the table with its final offsets.
 
         The same arguments give the same bytes. ``path`` must not exist.

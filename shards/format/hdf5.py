@@ -25,6 +25,7 @@ from .layout import Column
 from .table import ARRAYS, BlockTable, Places, place, table_from_arrays
 
 BLOSC_FILTER: Final = 32001
+MAX_PACKING: Final = 1000  # deflate packs zeros a thousandfold
 BLOSC_COMPRESSORS: Final = {"lz4": 1, "lz4hc": 2, "zlib": 4, "zstd": 5}
 
 
@@ -35,7 +36,9 @@ class HDF5Container:
     name: str = "hdf5"
     suffix: str = ".h5"
 
-    def write(self, path: Path, header: ShardHeader, places: Places, blocks: Iterable[memoryview]) -> BlockTable:
+    def write(
+        self, path: Path, header: ShardHeader, places: Places, blocks: Iterable[memoryview]
+    ) -> BlockTable:
         """Write a shard; see Container.write."""
         chunks = len(places.table.chunk_size)
         # 24 bytes a chunk in the index of a dataset with filters, and object headers; a file of
@@ -44,8 +47,8 @@ class HDF5Container:
         with create(path, reserved) as file:
             file.attrs.create("format", np.bytes_("holoshard"))
             file.attrs.create("header", np.bytes_(header.to_json()))
-            datasets = [_create(file, c, int(n)) for c, n in zip(header.layout.columns, places.n_chunks.sum(axis=0),
-                                                                 strict=True)]  # fmt: skip
+            totals = places.n_chunks.sum(axis=0).tolist()
+            datasets = [_create(file, c, n) for c, n in zip(header.layout.columns, totals, strict=True)]
             _write_chunks(datasets, places, blocks)
             table = replace(places.table, offset=_block_offsets(datasets, places, path))
             write_arrays(file, "blocks", table.arrays())
@@ -56,7 +59,7 @@ class HDF5Container:
         n_bytes = path.stat().st_size
         with open_file(path) as file:
             header = parse_header(read_attribute(file, "header", path), str(path))
-            table = table_from_arrays(read_arrays(file, "blocks", list(ARRAYS), n_bytes))
+            table = table_from_arrays({name: read_array(file, f"blocks/{name}", n_bytes) for name in ARRAYS})
         return header, place(header.layout, table, n_bytes)
 
     def spans(self, path: str, places: Places, block: int, columns: tuple[int, ...]) -> list[Span]:
@@ -64,14 +67,15 @@ class HDF5Container:
         first, last = columns[0], columns[-1]
         start = int(places.in_block[block, first])
         stop = int(places.in_block[block, last] + places.size[block, last])
-        return [Span(path, int(places.table.offset[block]) + start, stop - start, tuple(range(first, last + 1)))]
+        offset = int(places.table.offset[block]) + start
+        return [Span(path, offset, stop - start, tuple(range(first, last + 1)))]
 
 
 HDF5: Final = HDF5Container()
 
 
 @contextmanager
-def create(path: Path, reserved: int = 65536) -> Iterator[h5py.File]:
+def create(path: Path, reserved: int = 2048) -> Iterator[h5py.File]:
     """A new HDF5 file with ``reserved`` bytes for its structures, no times, no locks; synced on exit."""
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
     access.set_libver_bounds(h5py.h5f.LIBVER_V110, h5py.h5f.LIBVER_V110)
@@ -113,23 +117,25 @@ def read_attribute(file: h5py.File, name: str, path: Path) -> bytes:
     return value.encode() if isinstance(value, str) else value
 
 
-def read_arrays(file: h5py.File, group: str, names: list[str], n_bytes: int) -> dict[str, NDArray[Any]]:
-    """Small arrays of a group. None may lie outside the file or claim more bytes than it has."""
-    arrays = {}
-    for name in names:
-        path = f"{group}/{name}"
-        if not isinstance(file.get(path, getlink=True) if path in file else None, h5py.HardLink):
-            raise FormatError(f"{file.filename} lacks the array {path}")
-        dataset = file[path]
-        if not isinstance(dataset, h5py.Dataset) or dataset.external or dataset.is_virtual:
-            raise FormatError(f"{file.filename}: {path} is not an array of this file")
-        if dataset.nbytes > 64 * n_bytes:
-            raise FormatError(f"{file.filename}: {path} claims {dataset.nbytes} bytes in a file of {n_bytes}")
-        arrays[name] = dataset[()]
-    return arrays
+def read_array(file: h5py.File, path: str, n_bytes: int, rows: slice = slice(None)) -> NDArray[Any]:
+    """A small array, or some rows of it. It may not lie outside the file, nor claim what cannot be in it.
+
+    ``n_bytes`` is the size of the file; an array of more than a thousand times that is refused.
+    """
+    if not isinstance(file.get(path, getlink=True) if path in file else None, h5py.HardLink):
+        raise FormatError(f"{file.filename} lacks the array {path}")
+    dataset = file[path]
+    if not isinstance(dataset, h5py.Dataset) or dataset.external or dataset.is_virtual:
+        raise FormatError(f"{file.filename}: {path} is not an array of this file")
+    if dataset.nbytes > MAX_PACKING * n_bytes:
+        raise FormatError(f"{file.filename}: {path} claims {dataset.nbytes} bytes in a file of {n_bytes}")
+    found: NDArray[Any] = np.asarray(dataset[rows])
+    return found
 
 
-def write_arrays(file: h5py.File, group: str, arrays: dict[str, NDArray[Any]], compress: bool = False) -> None:
+def write_arrays(
+    file: h5py.File, group: str, arrays: dict[str, NDArray[Any]], compress: bool = False
+) -> None:
     """Small arrays into a group; ``compress`` also puts a checksum on each of their chunks."""
     for name, array in arrays.items():
         options: dict[str, Any] = {}
@@ -187,9 +193,9 @@ def _block_offsets(datasets: list[h5py.Dataset], places: Places, path: Path) -> 
     """Offsets of the blocks, after checking that every chunk lies where the table will say."""
     found: list[NDArray[np.int64]] = []
     for dataset in datasets:
-        at: list[int] = []
-        dataset.id.chunk_iter(lambda info, at=at: at.append(info.byte_offset))
-        found.append(np.array(at, np.int64))
+        places_of: list[int] = []
+        dataset.id.chunk_iter(lambda info, to=places_of: to.append(info.byte_offset))
+        found.append(np.array(places_of, np.int64))
     ends = np.cumsum(places.n_chunks, axis=0)
     offsets = found[0][ends[:, 0] - places.n_chunks[:, 0]] if len(ends) else np.zeros(0, np.int64)
     for i, at in enumerate(found):

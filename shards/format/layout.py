@@ -30,7 +30,8 @@ STARTS: Final = tuple(
     for a in RAGGED_AXES
 )
 # The start of every block holds what a trainer reads, so that its ranges are short.
-HOT: Final = tuple(f.path for f in COUNTS) + (
+HOT: Final = (
+    *(f.path for f in COUNTS),
     "complex/n_ligand_atoms", "complex/pk", "complex/pk_relation", "complex/pk_kind", "complex/flags",
     "atom/position", "atom/element", "atom/charge", "atom/hybridisation", "atom/aromatic", "atom/degree",
     "atom/residue", "residue/type", "bond/atoms", "bond/order",
@@ -140,7 +141,8 @@ def make_layout(
 
 def chunk_rows_for(rows: Mapping[Axis, int]) -> dict[Axis, int]:
     """Chunk lengths for a shard whose first block has so many rows: small parts get small chunks."""
-    return {a: min(CHUNK_ROWS[a], max(MIN_CHUNK_ROWS, 1 << max(0, rows[a] - 1).bit_length())) for a in RAGGED_AXES}
+    needed = {a: max(MIN_CHUNK_ROWS, 1 << max(0, rows[a] - 1).bit_length()) for a in RAGGED_AXES}
+    return {a: min(CHUNK_ROWS[a], n) for a, n in needed.items()}
 
 
 def field_to_json(field: Field) -> dict[str, Any]:
@@ -171,7 +173,9 @@ def field_from_json(data: Mapping[str, Any]) -> Field:
     if len(field.shape) > 4 or any(n < 1 for n in field.shape) or math.prod(field.shape) > 1 << 16:
         raise FormatError(f"{field.path}: rows of shape {field.shape} are not supported")
     if field.per_unit < 0 or (field.per_unit and dtype.kind != "i"):
-        raise FormatError(f"{field.path}: per_unit {field.per_unit} needs a signed integer, found {field.dtype}")
+        raise FormatError(
+            f"{field.path}: per_unit {field.per_unit} needs a signed integer, not {field.dtype}"
+        )
     return field
 
 

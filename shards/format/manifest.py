@@ -57,6 +57,7 @@ class Manifest:
     index_sha256, index_bytes : of index.h5, empty for a single shard file
     making : how it was made: seed, split method and the like; plain data
     statistics : of the labels and sizes, per split; plain data
+    position_scale : positions divided by it (angstrom) lie in [-1, 1], or a complex has Flag.OUT_OF_RANGE
     """
 
     container: str
@@ -66,6 +67,7 @@ class Manifest:
     index_bytes: int = 0
     making: Mapping[str, Any] = field(default_factory=dict)
     statistics: Mapping[str, Any] = field(default_factory=dict)
+    position_scale: float = POSITION_SCALE
 
     @property
     def block_size(self) -> int:
@@ -100,33 +102,28 @@ class Manifest:
         told = [[s.split, s.n_complexes, s.content] for s in self.shards]
         return hashlib.sha256(json.dumps([self.block_size, told]).encode()).hexdigest()
 
-    @property
-    def position_scale(self) -> float:
-        """Positions divided by this (angstrom) lie in [-1, 1], or the complex has Flag.OUT_OF_RANGE."""
-        return POSITION_SCALE
-
     def to_json(self) -> str:
-        """Canonical JSON text, for people too."""
-        return json.dumps(
-            {
-                "format": FORMAT,
-                "version": ".".join(map(str, VERSION)),
-                "container": self.container,
-                "block_size": self.block_size,
-                "n_complexes": self.n_complexes,
-                "position_scale": self.position_scale,
-                "splits": self.splits,
-                "fingerprint": self.fingerprint,
-                "making": self.making,
-                "statistics": self.statistics,
-                "vocabularies": VOCABULARIES,
-                "index": {"name": INDEX, "n_bytes": self.index_bytes, "sha256": self.index_sha256},
-                "layouts": [{"columns": layout.to_json()} for layout in self.layouts],
-                "shards": [{name: getattr(s, name) for name in ShardInfo.__slots__} for s in self.shards],
-            },
-            indent=1,
-            allow_nan=False,
-        ) + "\n"  # fmt: skip
+        """JSON text, for people too; the key ``checksum`` guards all others."""
+        data = self._data()
+        return json.dumps({**data, "checksum": _checksum(data)}, indent=1, allow_nan=False) + "\n"
+
+    def _data(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "version": ".".join(map(str, VERSION)),
+            "container": self.container,
+            "block_size": self.block_size,
+            "n_complexes": self.n_complexes,
+            "position_scale": self.position_scale,
+            "splits": self.splits,
+            "fingerprint": self.fingerprint,
+            "making": dict(self.making),
+            "statistics": dict(self.statistics),
+            "vocabularies": {name: list(words) for name, words in VOCABULARIES.items()},
+            "index": {"name": INDEX, "n_bytes": self.index_bytes, "sha256": self.index_sha256},
+            "layouts": [{"columns": layout.to_json()} for layout in self.layouts],
+            "shards": [{name: getattr(s, name) for name in ShardInfo.__slots__} for s in self.shards],
+        }
 
 
 def parse_manifest(text: str | bytes, where: str) -> Manifest:
@@ -136,14 +133,19 @@ def parse_manifest(text: str | bytes, where: str) -> Manifest:
         if data["format"] != FORMAT:
             raise FormatError(f"{where} is not a holoshard manifest: its format is {data['format']!r}")
         check_version(data["version"], where)
+        told_checksum = data.pop("checksum")
+        if told_checksum != _checksum(data):
+            raise FormatError(f"{where} was edited or damaged: its checksum is wrong; copy it again")
         manifest = _from_json(data)
         told = data["fingerprint"], data["n_complexes"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"{where} is not a readable manifest ({type(error).__name__}: {error})") from error
     _check(manifest, where)
     if told != (manifest.fingerprint, manifest.n_complexes):
-        raise FormatError(f"{where} contradicts itself: fingerprint or n_complexes is not that of its shards; it was "
-                          "edited or damaged")  # fmt: skip
+        raise FormatError(
+            f"{where} contradicts itself: fingerprint or n_complexes is not that of its shards; "
+            "it was edited or damaged"
+        )
     return manifest
 
 
@@ -151,8 +153,8 @@ def _from_json(data: Mapping[str, Any]) -> Manifest:
     layouts = tuple(layout_from_json(data["block_size"], item["columns"]) for item in data["layouts"])
     shards = tuple(
         ShardInfo(
-            _text(s["name"]), _text(s["split"]), _count(s["n_complexes"]), _count(s["n_bytes"]), _text(s["sha256"]),
-            _text(s["content"]), _count(s["layout"]),
+            _text(s["name"]), _text(s["split"]), _count(s["n_complexes"]), _count(s["n_bytes"]),
+            _text(s["sha256"]), _text(s["content"]), _count(s["layout"]),
         )
         for s in data["shards"]
     )  # fmt: skip
@@ -161,8 +163,14 @@ def _from_json(data: Mapping[str, Any]) -> Manifest:
         raise ValueError(f"the index is called {index['name']!r}, expected {INDEX}")
     return Manifest(
         _text(data["container"]), shards, layouts, _text(index["sha256"]), _count(index["n_bytes"]),
-        dict(data.get("making", {})), dict(data.get("statistics", {})),
+        dict(data.get("making", {})), dict(data.get("statistics", {})), float(data["position_scale"]),
     )  # fmt: skip
+
+
+def _checksum(data: Mapping[str, Any]) -> str:
+    """sha256 of compact JSON with sorted keys."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _text(value: Any) -> str:
@@ -185,11 +193,15 @@ def _check(manifest: Manifest, where: str) -> None:
     if len({s.name for s in manifest.shards}) != len(manifest.shards):
         raise FormatError(f"{where} names a shard twice")
     for shard in manifest.shards:
-        name = PurePosixPath(shard.name)
-        if name.name != shard.name or shard.name in ("", ".", "..") or "\\" in shard.name or "\0" in shard.name:
+        if (
+            PurePosixPath(shard.name).name != shard.name
+            or set(shard.name) & set("\\\0")
+            or shard.name == ".."
+        ):
             raise FormatError(f"{where}: the shard name {shard.name!r} points outside the data set's folder")
         if not 0 <= shard.layout < len(manifest.layouts):
-            raise FormatError(f"{where}: shard {shard.name} has layout {shard.layout} of {len(manifest.layouts)}")
+            n = len(manifest.layouts)
+            raise FormatError(f"{where}: shard {shard.name} has layout {shard.layout} of {n}")
         # Each block has at least one byte a column, so a lie about sizes cannot make us allocate much.
         if math.ceil(shard.n_complexes / manifest.block_size) > shard.n_bytes or shard.n_complexes == 0:
             raise FormatError(f"{where}: shard {shard.name} cannot hold {shard.n_complexes} complexes in "
@@ -205,7 +217,9 @@ def read_manifest(folder: Path) -> Manifest:
             raise FormatError(f"{path} has {size} bytes; more than {MAX_MANIFEST_BYTES} is refused")
         text = path.read_bytes()
     except FileNotFoundError as error:
-        raise FormatError(f"{folder} is not a data set: it has no {MANIFEST}; make one with holoshard shard") from error
+        raise FormatError(
+            f"{folder} is not a data set: it has no {MANIFEST}; make one: holoshard shard"
+        ) from error
     return parse_manifest(text, str(path))
 
 

@@ -21,11 +21,12 @@ from ..complex import (
     Flag,
 )
 from ..errors import FormatError
-from .block import Block, blank, concatenate, widest
+from .block import Block, blank, dtype_name, widest
 from .codec import from_fixed, to_fixed
 from .container import POSITION_SCALE
 
 FIELD_OF: Final[Mapping[str, Field]] = {f.key: f for f in FIELDS}
+_JSON: Final = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 ARRAY_FIELDS: Final = tuple(f for f in FIELDS if f.axis in ("atom", "bond", "residue"))
 SIZE_KEY: Final[Mapping[Axis, str]] = {"atom": "element", "bond": "bond_order", "residue": "residue_type"}
 
@@ -42,7 +43,9 @@ def stack(complexes: Sequence[Complex]) -> Block:
     for f in ARRAY_FIELDS:
         array = np.concatenate([getattr(c, f.key) for c in complexes])
         columns[f.key] = to_fixed(array, f) if f.per_unit else array.astype(f.dtype, copy=False)
-        fields[f.key] = widest(f, Field(f.axis, f.name, _dtype(columns[f.key]), f.shape, per_unit=f.per_unit))
+        fields[f.key] = widest(
+            f, Field(f.axis, f.name, dtype_name(columns[f.key].dtype), f.shape, per_unit=f.per_unit)
+        )
     rows = [_complex_row(c) for c in complexes]
     for f in FIELDS:
         if f.axis == "complex":
@@ -91,7 +94,7 @@ def dump_text(c: Complex) -> bytes:
     """The text record as JSON, keys sorted, with the label as written."""
     text = {**c.text, "label": c.affinity.text} if c.affinity.text else dict(c.text)
     try:
-        return json.dumps(text, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        return _JSON.encode(text).encode()
     except (TypeError, ValueError) as error:
         raise FormatError(f"the text of complex {c.text.get('id')!r} is not JSON: {error}") from error
 
@@ -119,9 +122,10 @@ def _complex_row(c: Complex) -> dict[str, Any]:
     if np.abs(c.position).max(initial=0.0) > POSITION_SCALE:
         flags |= int(Flag.OUT_OF_RANGE)
     return {
-        "n_ligand_atoms": c.n_ligand_atoms, "pk": c.affinity.pk, "pk_relation": RELATIONS.index(c.affinity.relation),
-        "pk_kind": KINDS.index(c.affinity.kind), "pk_count": min(c.affinity.count, 65535),
-        "pk_spread": c.affinity.spread, "centre": c.centre, "pocket_radius": c.pocket_radius,
+        "n_ligand_atoms": c.n_ligand_atoms, "pk": c.affinity.pk,
+        "pk_relation": RELATIONS.index(c.affinity.relation), "pk_kind": KINDS.index(c.affinity.kind),
+        "pk_count": min(c.affinity.count, 65535), "pk_spread": c.affinity.spread,
+        "centre": c.centre, "pocket_radius": c.pocket_radius,
         "resolution": c.resolution, "deposited": c.deposited, "flags": flags,
     }  # fmt: skip
 
@@ -139,11 +143,13 @@ def extra_field(path: str, value: NDArray[Any]) -> Field:
     """The field of a user's own column ``axis/name``; bool becomes uint8."""
     axis, _, name = path.partition("/")
     if axis not in (*RAGGED_AXES[:3], "complex") or not name.isidentifier() or not name.isascii():
-        raise FormatError(f"extra column {path!r}: its name must be atom/NAME, bond/NAME, residue/NAME or complex/NAME")
+        raise FormatError(
+            f"extra column {path!r}: expected a name like atom/NAME, bond/NAME, residue/NAME or complex/NAME"
+        )
     dtype = np.dtype(np.uint8) if value.dtype.kind == "b" else value.dtype
     if dtype.kind not in "iuf" or dtype.itemsize > 8:
         raise FormatError(f"extra column {path!r}: dtype {value.dtype} is not a number of at most 8 bytes")
-    field = Field(axis, name, _dtype_name(dtype), value.shape if axis == "complex" else value.shape[1:])  # type: ignore[arg-type]
+    field = Field(axis, name, dtype_name(dtype), value.shape if axis == "complex" else value.shape[1:])
     if field.key in FIELD_OF or field.path.endswith(("_count", "_start")):
         raise FormatError(f"extra column {path!r}: this name is taken; choose another")
     return field
@@ -157,18 +163,9 @@ def _extra_rows(c: Complex, field: Field) -> NDArray[Any]:
     return value[None] if field.axis == "complex" else value
 
 
-def _dtype(array: NDArray[Any]) -> str:
-    return _dtype_name(array.dtype)
-
-
-def _dtype_name(dtype: np.dtype[Any]) -> str:
-    return dtype.newbyteorder("<").str.replace("|", "")
-
-
 def _word(words: tuple[str, ...], code: Any, name: str) -> str:
     if int(code) >= len(words):
-        raise FormatError(f"{name} is {int(code)}, known are 0 to {len(words) - 1}; install a newer holoshard")
+        raise FormatError(
+            f"{name} is {int(code)}, known are 0 to {len(words) - 1}; a newer holoshard may know"
+        )
     return words[int(code)]
-
-
-__all__ = ["complex_at", "concatenate", "stack", "texts_of"]

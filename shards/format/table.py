@@ -17,14 +17,19 @@ from ..errors import FormatError
 from .layout import MAX_BLOCK_BYTES, Layout
 
 try:  # the same checksum, several times faster
-    from isal.isal_zlib import crc32
+    from isal.isal_zlib import crc32 as _crc32
 except ImportError:
-    crc32 = zlib.crc32
+    _crc32 = zlib.crc32
 
 ARRAYS: Final = {
     "n_complexes": "<u4", "rows": "<i8", "offset": "<i8", "length": "<i8", "crc32": "<u4",
     "column_crc32": "<u4", "chunk_size": "<u4",
 }  # fmt: skip
+
+
+def crc32(data: bytes | memoryview) -> int:
+    """CRC-32 as in zlib, PNG and gzip."""
+    return int(_crc32(data))
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class BlockTable:
         digest = hashlib.sha256()
         for name, array in self.arrays().items():
             if name != "offset":
-                digest.update(np.ascontiguousarray(array))
+                digest.update(array.tobytes())
         return digest.hexdigest()
 
     @cached_property
@@ -111,7 +116,9 @@ def place(layout: Layout, table: BlockTable, n_bytes: int | None = None) -> Plac
     _check_shapes(layout, table)
     n_chunks = layout.n_chunks(table.rows)
     if int(n_chunks.sum()) != len(table.chunk_size):
-        raise FormatError(f"the block table has {len(table.chunk_size)} chunk sizes, its rows need {n_chunks.sum()}")
+        raise FormatError(
+            f"the block table has {len(table.chunk_size)} chunks, its rows need {n_chunks.sum()}"
+        )
     flat = n_chunks.reshape(-1)
     first = np.cumsum(flat) - flat
     ends = table._chunk_ends
@@ -121,7 +128,9 @@ def place(layout: Layout, table: BlockTable, n_bytes: int | None = None) -> Plac
     if table.chunk_size.min(initial=1) < 1:
         raise FormatError("the block table has an empty chunk")
     if n_bytes is not None and ((table.offset < 0).any() or (table.offset > n_bytes - table.length).any()):
-        raise FormatError(f"the block table points beyond the end of a file of {n_bytes} bytes: it was cut short")
+        raise FormatError(
+            f"the block table points beyond the end of its file of {n_bytes} bytes, which was cut short"
+        )
     return Places(layout, table, n_chunks, first.reshape(n_chunks.shape), size)
 
 
@@ -133,7 +142,8 @@ def _check_shapes(layout: Layout, table: BlockTable) -> None:
     }  # fmt: skip
     for name, shape in shapes.items():
         if getattr(table, name).shape != shape:
-            raise FormatError(f"the block table's {name} has shape {getattr(table, name).shape}, expected {shape}")
+            found = getattr(table, name).shape
+            raise FormatError(f"the block table's {name} has shape {found}, expected {shape}")
     full = table.n_complexes[:-1] == layout.block_size
     if not full.all() or (n and not 1 <= table.n_complexes[-1] <= layout.block_size):
         raise FormatError(f"a block other than the last has not {layout.block_size} complexes")
@@ -143,7 +153,7 @@ def _check_shapes(layout: Layout, table: BlockTable) -> None:
         raise FormatError("the block table has an impossible number of rows")
     sizes = layout.n_chunks(table.rows) @ np.array([c.chunk_bytes for c in layout.columns], np.float64)
     if sizes.max() > MAX_BLOCK_BYTES:
-        raise FormatError(f"a block unpacks to {sizes.max():.0f} bytes; more than {MAX_BLOCK_BYTES} is refused")
+        raise FormatError(f"a block unpacks to {sizes.max():.0f} bytes; {MAX_BLOCK_BYTES} are allowed")
 
 
 def table_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> BlockTable:

@@ -35,10 +35,14 @@ class ZarrContainer:
     name: str = "zarr"
     suffix: str = ".zarr"
 
-    def write(self, path: Path, header: ShardHeader, places: Places, blocks: Iterable[memoryview]) -> BlockTable:
+    def write(
+        self, path: Path, header: ShardHeader, places: Places, blocks: Iterable[memoryview]
+    ) -> BlockTable:
         """Write a shard; see Container.write."""
         path.mkdir()
-        _write_json(path / "zarr.json", _group({"format": "holoshard", "header": json.loads(header.to_json())}))
+        _write_json(
+            path / "zarr.json", _group({"format": "holoshard", "header": json.loads(header.to_json())})
+        )
         for group in sorted({c.field.axis for c in header.layout.columns}):
             (path / group).mkdir()
             _write_json(path / group / "zarr.json", _group({}))
@@ -69,7 +73,8 @@ class ZarrContainer:
         """One range a column."""
         offset, size = places.in_column[block].tolist(), places.size[block].tolist()
         return [
-            Span(os.path.join(path, data_file(places.layout.columns[i])), offset[i], size[i], (i,)) for i in columns
+            Span(os.path.join(path, data_file(places.layout.columns[i])), offset[i], size[i], (i,))
+            for i in columns
         ]
 
 
@@ -145,7 +150,8 @@ def _codecs(column: Column, codec: Codec) -> list[dict[str, Any]]:
     found = [_bytes(width)]
     if codec.kind == "blosc":
         found.append({"name": "blosc", "configuration": {
-            "typesize": width, "cname": codec.cname, "clevel": codec.level, "shuffle": "shuffle", "blocksize": 0,
+            "typesize": width, "cname": codec.cname, "clevel": codec.level, "shuffle": "shuffle",
+            "blocksize": 0,
         }})  # fmt: skip
     elif codec.kind == "gzip":
         if width > 1:
@@ -163,7 +169,11 @@ def _group(attributes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _node(
-    shape: list[int], chunk: list[int], dtype: np.dtype[Any], codecs: list[dict[str, Any]], attributes: dict[str, Any]
+    shape: list[int],
+    chunk: list[int],
+    dtype: np.dtype[Any],
+    codecs: list[dict[str, Any]],
+    attributes: dict[str, Any],
 ) -> dict[str, Any]:
     return {
         "zarr_format": 3,
@@ -183,7 +193,9 @@ def _write_plain(path: Path, array: NDArray[Any]) -> None:
     shape = [max(1, n) for n in array.shape]
     file = path / "/".join(["c", *("0" for _ in shape)])
     file.parent.mkdir(parents=True)
-    _write_json(path / "zarr.json", _node(list(array.shape), shape, array.dtype, [_bytes(array.itemsize)], {}))
+    _write_json(
+        path / "zarr.json", _node(list(array.shape), shape, array.dtype, [_bytes(array.itemsize)], {})
+    )
     if array.size:
         file.write_bytes(array.tobytes())
 
@@ -191,12 +203,17 @@ def _write_plain(path: Path, array: NDArray[Any]) -> None:
 def _read_plain(path: Path) -> NDArray[Any]:
     data = _read_json(path / "zarr.json")
     try:
-        shape, dtype = tuple(int(n) for n in data["shape"]), np.dtype(str(data["data_type"])).newbyteorder("<")
+        shape, dtype = (
+            tuple(int(n) for n in data["shape"]),
+            np.dtype(str(data["data_type"])).newbyteorder("<"),
+        )
         size = int(np.prod(shape, dtype=object)) * dtype.itemsize
         file = path / "/".join(["c", *("0" for _ in shape)])
         raw = file.read_bytes() if size else b""
         if len(raw) != size or dtype.kind not in "iu":
-            raise FormatError(f"{file} has {len(raw)} bytes, its shape {shape} of {dtype} needs {size}; copy it again")
+            raise FormatError(
+                f"{file} has {len(raw)} bytes, its shape {shape} of {dtype} needs {size}; copy it again"
+            )
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{path} is not a readable block table: {error}") from error
     return np.frombuffer(raw, dtype).reshape(shape)

@@ -22,10 +22,14 @@ def check(c: Complex) -> None:
     where = f"complex {c.id!r}"
     n = {axis: len(getattr(c, key)) for axis, key in SIZE_KEY.items()}
     if not 1 <= c.n_ligand_atoms <= n["atom"]:
-        raise FormatError(f"{where}: n_ligand_atoms is {c.n_ligand_atoms} of {n['atom']} atoms; expected 1 or more")
+        raise FormatError(
+            f"{where}: n_ligand_atoms is {c.n_ligand_atoms} of {n['atom']} atoms; expected 1 or more"
+        )
     for axis, size in n.items():
         if size > MAX_ROWS:
-            raise FormatError(f"{where}: {size} rows on the {axis} axis; at most {MAX_ROWS} fit; use a smaller pocket")
+            raise FormatError(
+                f"{where}: {size} rows on the {axis} axis; at most {MAX_ROWS} fit; use a smaller pocket"
+            )
     for field in ARRAY_FIELDS:
         array, shape = getattr(c, field.key), (n[field.axis], *field.shape)
         if array.shape != shape:
@@ -49,7 +53,9 @@ def _check_text(c: Complex) -> None:
         raise FormatError(f"complex {name!r}: an id may not hold control characters")
     unknown = set(c.text) - set(TEXT_KEYS)
     if unknown:
-        raise FormatError(f"complex {name!r}: unknown text {sorted(unknown)[0]!r}; put it into text['columns']")
+        raise FormatError(
+            f"complex {name!r}: unknown text {sorted(unknown)[0]!r}; put it into text['columns']"
+        )
 
 
 def _check_rows(c: Complex, where: str, n: dict[Any, int]) -> None:
@@ -70,7 +76,9 @@ def _check_values(c: Complex, where: str) -> None:
             raise FormatError(f"{where}: {key} is {codes.max()}; its vocabulary has {len(words)} words")
     label = c.affinity
     if label.relation not in RELATIONS or label.kind not in KINDS:
-        raise FormatError(f"{where}: affinity {label.relation!r} {label.kind!r} is not in RELATIONS and KINDS")
+        raise FormatError(
+            f"{where}: affinity {label.relation!r} {label.kind!r} is not in RELATIONS and KINDS"
+        )
     if np.isinf(label.pk) or (np.isnan(label.pk) and label.is_censored):
         raise FormatError(f"{where}: a pK of {label.pk} with the relation {label.relation!r} says nothing")
     if label.count < 0 or not np.isfinite(label.spread):

@@ -15,6 +15,7 @@ from ..format.block import Block
 from ..format.codec import from_fixed
 from ..format.manifest import ShardInfo
 from ..format.records import texts_of
+from ..format.table import ARRAYS, BlockTable
 
 SIZES: Final[dict[str, Axis]] = {"n_atoms": "atom", "n_bonds": "bond", "n_residues": "residue"}
 
@@ -29,11 +30,11 @@ class IndexColumns:
         self._sizes: list[int] = []
 
     def append(self, block: Block) -> None:
-        """Take the values of a raw block."""
+        """Take the single values a complex of a raw block."""
         self._ids += [t["id"].encode() for t in texts_of(block)]
         found: dict[str, NDArray[Any]] = {k: block.counts[a].astype(np.uint32) for k, a in SIZES.items()}
         for key, field in block.fields.items():
-            if field.axis == "complex" and key in block.columns:
+            if field.axis == "complex" and not field.shape and key in block.columns:
                 column = block.columns[key]
                 found[key] = from_fixed(column, field.per_unit) if field.per_unit else np.array(column)
         for key, column in found.items():
@@ -89,6 +90,15 @@ class IndexColumns:
                 "pk_std": _round(labels.std() if len(labels) else math.nan),
             }
         return found
+
+
+def joined_tables(tables: Sequence[BlockTable]) -> dict[str, NDArray[Any]]:
+    """The block tables of all shards, one after the other, flat; and how many chunks each shard has."""
+    joined: dict[str, NDArray[Any]] = {
+        name: np.concatenate([t.arrays()[name].reshape(-1) for t in tables]) if tables else np.zeros(0, dtype)
+        for name, dtype in ARRAYS.items()
+    }
+    return {**joined, "shard_chunks": np.array([len(t.chunk_size) for t in tables], np.int64)}
 
 
 def _round(value: float) -> float | None:

@@ -12,11 +12,11 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import numpy as np
 
-from ..complex import RAGGED_AXES
+from ..complex import FIELDS, RAGGED_AXES
 from ..format.block import Block
 from ..format.chunks import COUNT_KEYS, pack_block, unpack_block
 from ..format.codec import Codecs
@@ -50,7 +50,9 @@ class ShardSpool:
         self._begin()
 
     def _begin(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=self.folder)
+        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - closed by close()
+            IN_MEMORY, dir=str(self.folder)
+        )
         self._blocks: list[_Packed] = []
         self._padded = dict.fromkeys(RAGGED_AXES, 0)
         self.n_bytes = self.n_complexes = 0
@@ -59,7 +61,9 @@ class ShardSpool:
         """Pack one raw block."""
         if self.layout is None:
             rows = {a: int(block.counts[a].sum()) for a in RAGGED_AXES}
-            self.layout = make_layout(block.fields.values(), self.block_size, chunk_rows_for(rows), self.codecs)
+            self.layout = make_layout(
+                block.fields.values(), self.block_size, chunk_rows_for(rows), self.codecs
+            )
         wider = self.layout.merged(block.fields, self.codecs)
         if wider is not self.layout:
             self._repack(wider)
@@ -68,7 +72,9 @@ class ShardSpool:
         data = b"".join(columns)
         rows_of = tuple(int(block.counts[a].sum()) for a in RAGGED_AXES)
         sizes = tuple(len(chunk) for chunks in packed for chunk in chunks)
-        self._blocks.append(_Packed(block.n_complexes, rows_of, crc32(data), tuple(map(crc32, columns)), sizes))
+        self._blocks.append(
+            _Packed(block.n_complexes, rows_of, crc32(data), tuple(map(crc32, columns)), sizes)
+        )
         self._file.write(data)
         self.n_bytes += len(data)
         self.n_complexes += block.n_complexes
@@ -98,13 +104,17 @@ class ShardSpool:
 
     def write(self, path: Path, container: Container) -> tuple[ShardHeader, Places]:
         """Write the shard; the spool is then empty."""
-        layout = self.layout or make_layout((), self.block_size, chunk_rows_for(dict.fromkeys(RAGGED_AXES, 0)), self.codecs)
+        layout = self.layout or self._empty_layout()
         header = ShardHeader(self.n_complexes, layout)
         places = place(layout, self.table())
         table = container.write(path, header, places, self.blocks())
         self._file.close()
         self._begin()
         return header, place(layout, table)
+
+    def _empty_layout(self) -> Layout:
+        rows = chunk_rows_for(dict.fromkeys(RAGGED_AXES, 0))
+        return make_layout(FIELDS, self.block_size, rows, self.codecs)
 
     def _repack(self, wider: Layout) -> None:
         """Start again with a wider layout and the blocks so far."""

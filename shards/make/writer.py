@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-
 from ..complex import Complex, Field
-from ..errors import FormatError, UsageError
+from ..errors import FormatError, NothingKeptError, UsageError
 from ..format.block import Block, concatenate
 from ..format.codec import Codecs, codecs_named
 from ..format.container import container_named
@@ -22,7 +21,7 @@ from ..format.manifest import INDEX, MANIFEST, Manifest, ShardInfo, write_manife
 from ..format.records import stack
 from ..format.table import BlockTable
 from .check import check
-from .index import IndexColumns
+from .index import IndexColumns, joined_tables
 from .spool import ShardSpool, file_sha256, size_of
 
 SHARD_BYTES: Final = 256 << 20
@@ -120,7 +119,7 @@ class DatasetWriter:
     def write(self, split: str, blocks: Iterable[Block]) -> None:
         """Write raw blocks of any size as shards ``<split>-00000`` and on; once for each split."""
         if not split.isidentifier() or any(s.split == split for s in self._shards):
-            raise UsageError(f"split {split!r} was written before, or its name is not letters, digits and underscores")
+            raise UsageError(f"split {split!r} was written before, or is not letters, digits and underscores")
         spool = ShardSpool(self._folder, self.block_size, self.codecs, self._expected_layout())
         number = 0
         try:
@@ -137,18 +136,17 @@ class DatasetWriter:
 
     def finish(self) -> Manifest:
         """Write index and manifest, and move the folder into place."""
+        if not self._shards:
+            raise NothingKeptError("a data set needs at least one complex; none was given")
         index = self._folder / INDEX
         self._index.check_unique()
         with create(index) as file:
             write_arrays(file, "index", self._index.arrays(self._shards, self.block_size), compress=True)
-            for i, table in enumerate(self._tables):
-                write_arrays(file, f"shards/{i:05d}", table.arrays(), compress=True)
+            write_arrays(file, "blocks", joined_tables(self._tables), compress=True)
         manifest = Manifest(
-            self.container.name, tuple(self._shards), tuple(self._layouts), file_sha256(index), size_of(index),
-            self.making, self._index.statistics(self._shards),
+            self.container.name, tuple(self._shards), tuple(self._layouts), file_sha256(index),
+            size_of(index), self.making, self._index.statistics(self._shards),
         )  # fmt: skip
-        if not self._layouts:
-            raise UsageError("nothing was written: a data set needs at least one complex")
         write_manifest(self._folder, manifest)
         sync(self._folder)
         _swap(self._folder, self.out)
@@ -170,7 +168,7 @@ class DatasetWriter:
             self._layouts.index(header.layout),
         )  # fmt: skip
         self._shards.append(info)
-        self._tables.append(replace(places.table))
+        self._tables.append(places.table)
 
 
 def recut(blocks: Iterable[Block], size: int) -> Iterator[Block]:
@@ -215,6 +213,3 @@ def _swap(folder: Path, out: Path) -> None:
     os.rename(folder, out)
     sync(out.parent)
     shutil.rmtree(old, ignore_errors=True)
-
-
-

@@ -150,8 +150,10 @@ class BlockReader:
         for span in self.spans(block, keys):
             data = memoryview(fetch(span.path, span.offset, span.length))
             if len(data) != span.length:
-                raise FormatError(f"{where}: read {len(data)} bytes at {span.offset}, expected {span.length}: the file was "
-                                  "cut short; copy it again")  # fmt: skip
+                raise FormatError(
+                    f"{where}: read {len(data)} bytes at {span.offset}, expected {span.length}: "
+                    "the file was cut short; copy it again"
+                )
             offset = 0
             for i in span.columns:
                 size = int(places.size[row, i])
@@ -171,5 +173,3 @@ class BlockReader:
                 array = blank(field, rows)
                 columns[key] = from_fixed(array, field.per_unit) if field.per_unit and not raw else array
         return Block(fields, columns, block.counts, block.starts, block.n_complexes)
-
-

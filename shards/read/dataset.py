@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..complex import Complex
-from ..errors import FormatError, UsageError
+from ..errors import UsageError
 from ..format.block import Block
 from ..format.manifest import Manifest
 from ..format.records import complex_at, texts_of
@@ -92,10 +92,12 @@ class Dataset(Sequence[Complex]):
         return [t["id"] for block in blocks for t in texts_of(block)]
 
     def column(self, name: str) -> NDArray[Any]:
-        """One value a complex, shape (n_complexes, ...), from the index: no shard is read.
+        """One value a complex, shape (n_complexes, ...).
 
         ``name`` is a field of the complex axis, ``n_atoms``, ``n_bonds``, ``n_residues``, ``id`` (bytes),
-        ``split`` (a name), ``shard``, ``block`` or ``row``. Do not write into the result.
+        ``split`` (a name), ``shard``, ``block`` or ``row``. A data set's index answers without a shard
+        being read, except for fields of several numbers a complex, such as ``centre``. Do not write into
+        the result.
         """
         if name not in self._columns:
             self._columns[name] = self._read_column(name)
@@ -118,11 +120,18 @@ class Dataset(Sequence[Complex]):
         place = {name: i for i, name in enumerate(self.ids())}
         missing = [name for name in ids if name not in place]
         if missing:
-            raise UsageError(f"{len(missing)} of {len(ids)} ids are not in this data set, the first is {missing[0]!r}")
+            raise UsageError(
+                f"{len(missing)} of {len(ids)} ids are not in this data set, such as {missing[0]!r}"
+            )
         return np.array([place[name] for name in ids], np.int64)
 
     def stream(
-        self, split: str | None = None, batch_size: int = 64, *, rows: NDArray[np.int64] | None = None, **options: Any
+        self,
+        split: str | None = None,
+        batch_size: int = 64,
+        *,
+        rows: NDArray[np.int64] | None = None,
+        **options: Any,
     ) -> Stream:
         """Batches of a split (None: of all complexes), or of some ``rows`` of it, for one epoch.
 
@@ -137,8 +146,8 @@ class Dataset(Sequence[Complex]):
         if rows is None:
             rows = self.indices(split)
         return Stream(
-            self.reader, rows, self.column("n_atoms"), batch_size=batch_size, fingerprint=self.manifest.fingerprint,
-            options=how, **options,
+            self.reader, rows, self.column("n_atoms"), batch_size=batch_size,
+            fingerprint=self.manifest.fingerprint, options=how, **options,
         )  # fmt: skip
 
     def _read_column(self, name: str) -> NDArray[Any]:
@@ -147,9 +156,10 @@ class Dataset(Sequence[Complex]):
             return self._place_column(name)
         if name not in SIZE_COLUMNS and name != "id" and (field is None or field.axis != "complex"):
             known = [k for k, f in self.manifest.fields.items() if f.axis == "complex"]
-            raise UsageError(f"no column {name!r}; there are: {', '.join([*SIZE_COLUMNS, 'id', *PLACE_COLUMNS, *known])}")
-        if self.reader.source.has_index:
-            return self.reader.source.index(name)[name]
+            names = ", ".join([*SIZE_COLUMNS, "id", *PLACE_COLUMNS, *known])
+            raise UsageError(f"no column {name!r}; there are: {names}")
+        if self.reader.source.has_index and not (field and field.shape):
+            return self.reader.source.index(name)
         if name == "id":
             return np.array([i.encode() for i in self.ids()])
         key = [] if field is None else [name]
@@ -163,7 +173,8 @@ class Dataset(Sequence[Complex]):
     def _place_column(self, name: str) -> NDArray[Any]:
         reader, n = self.reader, self.reader.block_complexes
         if name == "split":
-            return np.repeat(np.array([s.split for s in self.manifest.shards], np.str_), n_of_shards(self.manifest))
+            shards = self.manifest.shards
+            return np.repeat(np.array([s.split for s in shards], np.str_), [s.n_complexes for s in shards])
         if name == "row":
             return np.arange(len(self)) - np.repeat(reader.first_complex, n)
         return np.repeat(reader.shard if name == "shard" else np.arange(reader.n_blocks), n)
@@ -171,11 +182,6 @@ class Dataset(Sequence[Complex]):
     def __repr__(self) -> str:
         splits = ", ".join(f"{name} {n}" for name, n in self.splits.items())
         return f"<Dataset {self.reader.source.root}: {len(self)} complexes ({splits})>"
-
-
-def n_of_shards(manifest: Manifest) -> list[int]:
-    """Complexes of each shard."""
-    return [s.n_complexes for s in manifest.shards]
 
 
 class _BlockCache:
@@ -214,6 +220,3 @@ class _BlockCache:
 
 def _size(block: Block) -> int:
     return sum(a.nbytes for a in block.columns.values())
-
-
-__all__ = ["Dataset", "FormatError", "open_dataset"]

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ..errors import FormatError, UsageError
 from ..format.container import Container, container_named, container_of
-from ..format.hdf5 import open_file, read_arrays
 from ..format.manifest import INDEX, Manifest, ShardInfo, read_manifest
-from ..format.table import ARRAYS, Places, place, table_from_arrays
+from ..format.table import BlockTable, Places, place
+from .index import IndexFile
 
 
 @dataclass
@@ -55,31 +55,31 @@ class Source:
                 self._places[shard] = found
         return found
 
-    def index(self, *names: str) -> dict[str, NDArray[Any]]:
-        """Columns of the index, by name."""
-        path = self.root / INDEX
-        n = self.manifest.n_complexes
-        with open_file(path) as file:
-            arrays = read_arrays(file, "index", list(names), max(self.manifest.index_bytes, 512 * n))
-        for name, array in arrays.items():
-            if len(array) != n:
-                raise FormatError(f"{path}: {name} has {len(array)} rows, the manifest says {n}")
-        return arrays
+    def index(self, name: str) -> NDArray[Any]:
+        """A column of the index."""
+        return self._index.column(name)
+
+    @property
+    def _index(self) -> IndexFile:
+        return IndexFile(self.root / INDEX, self.manifest)
 
     def _read_places(self, shard: int) -> Places:
         info = self.manifest.shards[shard]
         path = self.path(shard)
         if self.has_index:
-            layout = self.manifest.layouts[info.layout]
-            with open_file(self.root / INDEX) as file:
-                arrays = read_arrays(file, f"shards/{shard:05d}", list(ARRAYS), self.manifest.index_bytes)
-            places = place(layout, table_from_arrays(arrays), info.n_bytes)
+            table: BlockTable = self._index.table(shard)
+            places = place(self.manifest.layouts[info.layout], table, self._limit(info))
         else:
             _, places = self.container.open(path)
         if places.table.n_complexes.sum() != info.n_complexes:
-            raise FormatError(f"{path}: its blocks hold {places.table.n_complexes.sum()} complexes, the manifest says "
-                              f"{info.n_complexes}")  # fmt: skip
+            raise FormatError(
+                f"{path}: its blocks hold {places.table.n_complexes.sum()} complexes, "
+                f"the manifest says {info.n_complexes}"
+            )
         return places
+
+    def _limit(self, info: ShardInfo) -> int | None:
+        return info.n_bytes if self.manifest.container == "hdf5" else None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"root": self.root, "manifest": self.manifest}
@@ -88,13 +88,17 @@ class Source:
         self.__init__(**state)  # type: ignore[misc]
 
 
-def open_source(path: Path) -> Source:
-    """A data set folder, or one shard or part file alone."""
+def open_source(path: Path, check_sizes: bool = True) -> Source:
+    """A data set folder, or one shard or part file alone.
+
+    ``check_sizes`` looks whether every shard is there with the size that the manifest says.
+    """
     if not path.exists():
         raise UsageError(f"{path} does not exist; give the folder of a data set or one shard file")
     if path.is_dir() and not (path / "zarr.json").exists():
         source = Source(path, read_manifest(path))
-        _check_sizes(source)
+        if check_sizes:
+            _check_sizes(source)
         return source
     container = container_of(path)
     header, places = container.open(path)
@@ -116,4 +120,5 @@ def _check_sizes(source: Source) -> None:
         except FileNotFoundError as error:
             raise FormatError(f"{source.path(i)} is missing from the data set; copy it again") from error
         if size != info.n_bytes:
-            raise FormatError(f"{source.path(i)} has {size} bytes, the manifest says {info.n_bytes}; copy it again")
+            expected = f"the manifest says {info.n_bytes}; copy it again"
+            raise FormatError(f"{source.path(i)} has {size} bytes, {expected}")

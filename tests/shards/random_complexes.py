@@ -35,7 +35,9 @@ def random_complex(
     n = int(rng.integers(12, 110)) if n_atoms is None else n_atoms
     n_ligand = int(rng.integers(1, max(2, min(n, 40))))
     n_residues = 1 + (n - n_ligand + 7) // 8
-    residue = np.concatenate([np.zeros(n_ligand, np.uint16), 1 + np.arange(n - n_ligand) // 8]).astype(np.uint16)
+    residue = np.concatenate([np.zeros(n_ligand, np.uint16), 1 + np.arange(n - n_ligand) // 8]).astype(
+        np.uint16
+    )
     first = rng.integers(0, max(1, n - 1), int(rng.integers(0, n + 1)) if n > 1 else 0)
     atoms = np.stack([first, first + 1], axis=1).astype(np.uint16)
     relation = RELATIONS[int(rng.integers(1, len(RELATIONS)))]

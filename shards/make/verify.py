@@ -1,0 +1,201 @@
+"""Is every byte of a data set the one that was written, and does everything fit together?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from os import cpu_count
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..complex import VOCABULARIES
+from ..console import progress
+from ..errors import FormatError
+from ..format.block import Block
+from ..format.manifest import INDEX
+from ..format.records import texts_of
+from ..format.table import crc32
+from ..read.blocks import BlockReader
+from ..read.dataset import Dataset
+from ..read.source import open_source
+from .spool import file_sha256
+
+MAX_NAMED: Final = 20  # ids a message names
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something that is not as it was written.
+
+    Attributes
+    ----------
+    file : file or folder in the data set
+    block : block within its shard, None for the file as a whole
+    reason : what was found and expected
+    ids : complexes that cannot be trusted, empty where only the file's frame is damaged
+    """
+
+    file: str
+    block: int | None
+    reason: str
+    ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What verification found."""
+
+    path: Path
+    n_complexes: int
+    n_blocks: int
+    damage: tuple[Damage, ...]
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing is damaged."""
+        return not self.damage
+
+    @property
+    def damaged_ids(self) -> list[str]:
+        """Complexes in damaged blocks."""
+        return [i for d in self.damage for i in d.ids]
+
+    def lines(self) -> list[str]:
+        """The report for people."""
+        lines = []
+        for d in self.damage:
+            ids = ", ".join(d.ids[:MAX_NAMED]) + (
+                f" and {len(d.ids) - MAX_NAMED} more" if len(d.ids) > MAX_NAMED else ""
+            )
+            lines.append(f"{d.file}{'' if d.block is None else f', block {d.block}'}: {d.reason}"
+                         + (f"; complexes: {ids}" if ids else ""))  # fmt: skip
+        state = (
+            "all as written" if self.ok else f"{len(self.damage)} damages, {len(self.damaged_ids)} complexes"
+        )
+        return [*lines, f"{self.path}: {self.n_complexes} complexes in {self.n_blocks} blocks, {state}"]
+
+
+def verify(path: str | Path, threads: int | None = None) -> Report:
+    """Check every checksum, size and offset, and that each record makes sense.
+
+    A data set folder: also the sha256 of every file, so that any flipped bit is found. Raises UsageError
+    if there is nothing at ``path`` and FormatError if it cannot be opened at all (a damaged manifest).
+    """
+    dataset = Dataset(BlockReader(open_source(Path(path), check_sizes=False)))
+    reader = dataset.reader
+    files = _file_jobs(dataset)
+    damage: list[Damage] = []
+    with ThreadPoolExecutor(threads or cpu_count() or 1) as pool, progress(
+        "verify", reader.n_blocks + len(files), "blocks and files"
+    ) as bar:  # fmt: skip
+        jobs = [pool.submit(_check_file, dataset, *job) for job in files]
+        jobs += [pool.submit(_check_block, reader, block) for block in range(reader.n_blocks)]
+        for job in jobs:
+            found = job.result()
+            damage += [] if found is None else [found]
+            bar.advance()
+    named = _Names(dataset)
+    damage = [named(d) for d in damage]
+    return Report(Path(path), len(dataset), reader.n_blocks, tuple(damage))
+
+
+def _file_jobs(dataset: Dataset) -> list[tuple[str, str, int | None]]:
+    if not dataset.reader.source.has_index:
+        return []
+    manifest = dataset.manifest
+    shards: list[tuple[str, str, int | None]] = [(s.name, s.sha256, i) for i, s in enumerate(manifest.shards)]
+    return [(INDEX, manifest.index_sha256, None), *shards]
+
+
+def _check_file(dataset: Dataset, name: str, sha256: str, shard: int | None) -> Damage | None:
+    source = dataset.reader.source
+    path = source.root / name
+    try:
+        found = file_sha256(path)
+        if found != sha256:
+            return Damage(name, None, f"sha256 is {found[:16]}..., the manifest says {sha256[:16]}...")
+        if shard is not None:
+            header, places = source.container.open(path)
+            info = source.manifest.shards[shard]
+            if (
+                header.layout != source.manifest.layouts[info.layout]
+                or places.table.content() != info.content
+            ):
+                return Damage(name, None, "its header or block table is not that of the manifest")
+    except FileNotFoundError:
+        return Damage(name, None, "the file is missing")
+    except FormatError as error:
+        return Damage(name, None, str(error))
+    return None
+
+
+def _check_block(reader: BlockReader, number: int) -> Damage | None:
+    shard = int(reader.shard[number])
+    name = reader.source.manifest.shards[shard].name
+    row = number - int(np.searchsorted(reader.shard, shard))
+    try:
+        places, row = reader.places(number)
+        found = crc32(reader.read_bytes(number))
+        block = reader.read(number)
+        if found != places.table.crc32[row]:
+            reason = f"checksum is {found:08x}, expected {places.table.crc32[row]:08x}"
+            return Damage(name, row, reason)
+        for reason in faults(block):
+            return Damage(name, row, reason)
+    except FormatError as error:
+        return Damage(name, row, str(error).removeprefix(f"{reader.name(number)}: "))
+    return None
+
+
+def faults(block: Block) -> Iterator[str]:
+    """What a decoded block's records break of the layout's rules: indices that point nowhere, texts."""
+    column, counts = block.columns, block.counts
+    n_ligand = column["n_ligand_atoms"].astype(np.int64)
+    if ((n_ligand < 1) | (n_ligand > counts["atom"])).any():
+        yield "n_ligand_atoms is not between 1 and the number of atoms"
+    if (column["residue"] >= np.repeat(counts["residue"], counts["atom"])).any():
+        yield "an atom belongs to a residue that is not there"
+    bonds, n_atoms = column["bond_atoms"].astype(np.int64), np.repeat(counts["atom"], counts["bond"])
+    if (bonds[:, 0] >= bonds[:, 1]).any() or (bonds[:, 1] >= n_atoms).any():
+        yield "a bond joins atoms that are not there, or not in order"
+    if not np.isfinite(column["centre"]).all():
+        yield "a centre is not a finite number"
+    for key, words in VOCABULARIES.items():
+        if key in column and column[key].max(initial=0) >= len(words):
+            yield f"{key} is {column[key].max()}; its vocabulary has {len(words)} words"
+    try:
+        texts_of(block)
+    except FormatError as error:
+        yield str(error)
+
+
+class _Names:
+    """Adds ids to damage, as far as they can still be read."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+        self.ids: NDArray[Any] | None = None
+
+    def __call__(self, damage: Damage) -> Damage:
+        if damage.block is None:
+            return damage
+        reader = self.dataset.reader
+        shard = next(i for i, s in enumerate(self.dataset.manifest.shards) if s.name == damage.file)
+        block = int(np.searchsorted(reader.shard, shard)) + damage.block
+        first = int(reader.first_complex[block])
+        rows = range(first, first + int(reader.block_complexes[block]))
+        return Damage(damage.file, damage.block, damage.reason, self._of(rows, block))
+
+    def _of(self, rows: range, block: int) -> tuple[str, ...]:
+        try:
+            if not self.dataset.reader.source.has_index:
+                return tuple(t["id"] for t in texts_of(self.dataset.reader.read(block, ["text_json"])))
+            if self.ids is None:
+                self.ids = self.dataset.column("id")
+            return tuple(self.ids[i].decode(errors="replace") for i in rows)
+        except FormatError:
+            return tuple(f"row {i}" for i in rows)

@@ -1,0 +1,58 @@
+"""The file index.h5 of a data set: a row a complex, and the block tables of all shards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..complex import RAGGED_AXES
+from ..errors import FormatError
+from ..format.hdf5 import open_file, read_array
+from ..format.manifest import Manifest
+from ..format.table import ARRAYS, BlockTable, table_from_arrays
+
+WIDTHS: Final = {"rows": len(RAGGED_AXES)}  # numbers a block; others have one
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """Opened for each call and closed again, without locks: nothing is kept across threads or forks."""
+
+    path: Path
+    manifest: Manifest
+
+    def column(self, name: str) -> NDArray[Any]:
+        """One value a complex, (n_complexes, ...)."""
+        with open_file(self.path) as file:
+            array = read_array(file, f"index/{name}", self.manifest.index_bytes)
+        if len(array) != self.manifest.n_complexes:
+            n = self.manifest.n_complexes
+            raise FormatError(f"{self.path}: {name} has {len(array)} rows, the manifest says {n}")
+        return array
+
+    def table(self, shard: int) -> BlockTable:
+        """Block table of one shard; only its rows are read."""
+        shards, size = self.manifest.shards, self.manifest.block_size
+        n_blocks = np.array([-(-s.n_complexes // size) for s in shards], np.int64)
+        n_columns = np.array([len(self.manifest.layouts[s.layout].columns) for s in shards], np.int64)
+        with open_file(self.path) as file:
+            n_chunks = read_array(file, "blocks/shard_chunks", self.manifest.index_bytes)
+            if n_chunks.shape != n_blocks.shape or n_chunks.dtype.kind != "i" or (n_chunks < 0).any():
+                raise FormatError(f"{self.path}: blocks/shard_chunks has not one number a shard")
+            arrays = {}
+            for name in ARRAYS:
+                counts = {"column_crc32": n_blocks * n_columns, "chunk_size": n_chunks}.get(
+                    name, n_blocks * WIDTHS.get(name, 1)
+                )
+                start, count = int(counts[:shard].sum()), int(counts[shard])
+                rows = slice(start, start + count)
+                arrays[name] = read_array(file, f"blocks/{name}", self.manifest.index_bytes, rows)
+                if arrays[name].shape != (count,):
+                    raise FormatError(f"{self.path}: blocks/{name} ends before shard {shards[shard].name}")
+        arrays["rows"] = arrays["rows"].reshape(-1, len(RAGGED_AXES))
+        arrays["column_crc32"] = arrays["column_crc32"].reshape(-1, int(n_columns[shard]))
+        return table_from_arrays(arrays)

@@ -1,0 +1,126 @@
+"""The commands shard, info, show and verify, as a shell sees them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from random_complexes import random_complexes
+
+from holoshard.__main__ import main
+from holoshard.shards.make.writer import write_part
+from holoshard.shards.read.dataset import open_dataset
+
+COMPLEXES = list(random_complexes(60, seed=2))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    write_part(folder / "ingested" / "parts" / "part-0.h5", COMPLEXES[:35])
+    write_part(folder / "ingested" / "parts" / "part-1.h5", COMPLEXES[35:] + COMPLEXES[:2])
+    assert main(["shard", str(folder / "ingested"), "--out", str(folder / "shards"), "--seed", "3"]) == 0
+    return folder
+
+
+def run(capsys, *arguments):
+    code = main([*map(str, arguments), "--json"])
+    lines = capsys.readouterr().out.splitlines()
+    return code, "\n".join(lines[:-1]), json.loads(lines[-1])
+
+
+def test_shard(capsys, data, tmp_path):
+    code, text, result = run(
+        capsys, "shard", data / "ingested", "--out", tmp_path / "out", "--split", "scaffold"
+    )
+    assert code == result["exit"] == 0
+    assert result["n_complexes"] == sum(result["splits"].values()) == 60
+    assert (result["seen"], result["same_id"]) == (62, 2)
+    assert result["split"]["groups_by"] == "scaffold"
+    assert "60 complexes in 3 shards" in text
+    assert "2 came twice" in text
+
+
+def test_info(capsys, data):
+    code, text, result = run(capsys, "info", data / "shards")
+    assert code == 0
+    assert {k: v["n"] for k, v in result["splits"].items()} == {"train": 48, "valid": 6, "test": 6}
+    labelled = [c.affinity.pk for c in COMPLEXES if c.affinity.pk == c.affinity.pk]
+    assert result["pk"]["labelled"] == len(labelled)
+    assert result["pk"]["mean"] == pytest.approx(sum(labelled) / len(labelled), abs=1e-3)
+    assert result["sizes"]["n_atoms"][-1] == max(c.n_atoms for c in COMPLEXES)
+    assert sum(result["kinds"].values()) == 60
+    assert result["flags"] == {"SYNTHETIC": 60}
+    assert "60 complexes in 3 hdf5 shards" in text
+    assert "of 62 complexes seen: 2 came twice" in text
+
+
+def test_info_of_a_part(capsys, data):
+    code, _, result = run(capsys, "info", data / "ingested" / "parts" / "part-0.h5")
+    assert code == 0
+    assert result["n_complexes"] == 35
+
+
+@pytest.mark.parametrize("which", ["id", "row", "negative"])
+def test_show(capsys, data, which):
+    dataset = open_dataset(data / "shards")
+    c = dataset[59]
+    arguments = {"id": [c.id], "row": ["59"], "negative": ["--", "-1"]}[which]
+    code = main(["show", str(data / "shards"), *(["--json"] if which != "negative" else []), *arguments])
+    text = capsys.readouterr().out
+    assert code == 0
+    assert text.startswith(f"{c.id} (row 59, test)")
+    assert f"{c.n_ligand_atoms} heavy atoms" in text
+    if which != "negative":
+        result = json.loads(text.splitlines()[-1])
+        assert (result["id"], result["n_atoms"], result["split"]) == (c.id, c.n_atoms, "test")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "{}/shards", "c0001x"], "no complex 'c0001x' among 60"),
+        (["show", "{}/shards", "C001"], "near it: c001"),
+        (["show", "{}/shards", "60"], "rows are 0 to 59"),
+        (["info", "{}/nowhere"], "does not exist"),
+        (["shard", "{}/nowhere", "--out", "{}/x"], "does not exist"),
+        (["shard", "{}/ingested", "--out", "{}/x", "--split", "given"], "no complex has a column 'split'"),
+        (["shard", "{}/ingested", "--out", "{}/x", "--split", "best"], "best"),
+        (["shard", "{}/ingested", "--out", "{}/ingested"], "not a data set"),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_exit_code_2(capsys, data, arguments, message):
+    assert main([a.format(data) for a in arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert not (data / "x").exists()
+
+
+@pytest.mark.parametrize("command", ["shard", "info", "show", "verify"])
+def test_help_has_examples(capsys, command):
+    main([command, "--help"])
+    text = capsys.readouterr().out
+    assert f"holoshard {command} data/" in text
+    assert "or one shard or part file" in text or command == "shard"
+
+
+def test_verify(capsys, data, tmp_path):
+    code, text, result = run(capsys, "verify", data / "shards")
+    assert code == 0
+    assert result["ok"]
+    assert "all as written" in text
+    shutil.copytree(data / "shards", tmp_path / "bad")
+    dataset = open_dataset(tmp_path / "bad")
+    block = dataset.reader.table[1]
+    shard = tmp_path / "bad" / dataset.manifest.shards[int(block["shard"])].name
+    damaged = bytearray(shard.read_bytes())
+    damaged[int(block["offset"]) + 5] ^= 16
+    shard.write_bytes(damaged)
+    code, text, result = run(capsys, "verify", tmp_path / "bad")
+    assert code == result["exit"] == 1
+    (found,) = [d for d in result["damage"] if d["block"] == 1]
+    assert found["file"] == shard.name
+    assert found["ids"] == dataset.ids()[8:16]
+    assert found["ids"][0] in text
