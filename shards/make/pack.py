@@ -11,10 +11,10 @@ one pass over the parts that hold them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,9 +166,3 @@ class _Source:
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         return concatenate(pieces).take(back)
-
-
-def describe(record: Mapping[str, Any]) -> str:
-    """Say how a data set was split, in words."""
-    by = record.get("groups_by") or f"column {record.get('column')}"
-    return f"{record['method']} (by {by}, {record['n_groups']} groups, seed {record['seed']})"

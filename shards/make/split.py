@@ -161,7 +161,7 @@ def _numbers(labels: Sequence[str]) -> NDArray[np.int64]:
 
 def _given(facts: Facts, column: str) -> NDArray[np.int8]:
     values = facts.columns.get(column)
-    if values is None:
+    if values is None or not any(values):
         raise UsageError(
             f"--split given: no complex has a column {column!r}; the columns are "
             f"{', '.join(facts.column_names) or 'none'}. Name one with --split-column"

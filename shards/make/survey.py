@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ from ..format.block import Block
 from ..format.records import texts_of
 from ..read.blocks import BlockReader
 from .split import Facts
+
+T = TypeVar("T")
 
 log = logging.getLogger("holoshard")
 
@@ -62,7 +64,10 @@ class Survey:
 
     def facts(self, chosen: Sequence[int]) -> Facts:
         """Return the facts of the chosen complexes, in their order."""
-        pick = lambda values: [values[i] for i in chosen]  # noqa: E731
+
+        def pick(values: list[T]) -> list[T]:
+            return [values[i] for i in chosen]
+
         return Facts(
             pick(self.ids), pick(self.scaffolds), pick(self.ligands), pick(self.sequences),
             np.array(pick(self.deposited), np.int32),
@@ -151,7 +156,7 @@ def digests(block: Block) -> Iterator[bytes]:
             column = column.astype("<f8" if column.dtype.kind == "f" else "<i8")
         ends = np.arange(1, block.n_complexes + 1) if axis == "complex" else np.cumsum(block.counts[axis])
         width = column.nbytes // max(len(column), 1)
-        parts.append((key.encode(), memoryview(column.reshape(-1)).cast("B"), (ends * width).tolist()))
+        parts.append((key.encode(), column.reshape(-1).view(np.uint8).data, (ends * width).tolist()))
     for i in range(block.n_complexes):
         digest = hashlib.blake2b(digest_size=16)
         for name, data, ends in parts:

@@ -81,7 +81,7 @@ def test_show(capsys, data, which):
     ("arguments", "message"),
     [
         (["show", "{}/shards", "c0001x"], "no complex 'c0001x' among 60"),
-        (["show", "{}/shards", "C001"], "near it: c001"),
+        (["show", "{}/shards", "C0001"], "near it: c0001"),
         (["show", "{}/shards", "60"], "rows are 0 to 59"),
         (["info", "{}/nowhere"], "does not exist"),
         (["shard", "{}/nowhere", "--out", "{}/x"], "does not exist"),

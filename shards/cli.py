@@ -1,0 +1,161 @@
+"""The commands of this room: shard, info, show, verify."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from .console import Output
+from .make.pack import MEMORY, pack
+from .make.split import Method
+from .make.verify import verify as check_all
+from .read.dataset import open_dataset
+from .read.describe import describe_complex, info_text, summarise
+
+OUTPUT = Output()
+Out = Annotated[Output, Parameter(name="*")]
+
+
+def shard(
+    parts: Annotated[list[Path], Parameter(negative=())],
+    *,
+    out: Path,
+    container: Literal["hdf5", "zarr"] = "hdf5",
+    split: Method = "random",
+    seed: int = 0,
+    fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
+    split_column: str | None = None,
+    block_size: int | None = None,
+    shard_bytes: int = 256 << 20,
+    codec: str = "blosc",
+    memory: int = MEMORY,
+    output: Out = OUTPUT,
+) -> dict[str, Any]:
+    """Make a data set of the parts that ingest wrote: deduplicate, split, mix, write.
+
+    The same complexes, options and seed give the same bytes, however they were cut into parts. A data set
+    that is at --out already is replaced in the end, all at once.
+
+    Examples::
+        holoshard shard data/parts --out data/shards
+
+        holoshard shard data/a data/b --out data/shards --split cluster --seed 1
+
+        holoshard shard data/parts --out data/shards --split given --split-column fold
+
+    Parameters
+    ----------
+    parts
+        Parts (.h5), folders of them, the --out folders of ingest, or data sets.
+    out
+        Folder of the data set.
+    container
+        hdf5: files of flat arrays. zarr: the same arrays as Zarr v3 folders.
+    split
+        random; cluster: by the column "cluster", or by protein sequence; scaffold: by the ligand's
+        Murcko scaffold; time: oldest to newest; given: a column names the split.
+    seed
+        Of the split and of the order.
+    fractions
+        Of train, valid and test; whole groups are never divided to match them.
+    split_column
+        The column of the label table for --split given ("split") or cluster ("cluster").
+    block_size
+        Complexes that are read together; 256, fewer in a small data set.
+    shard_bytes
+        A shard file is closed when it is about so large.
+    codec
+        blosc, blosc-lz4, blosc-zstd, gzip (for readers without plugins) or none.
+    memory
+        Bytes of complexes held at once.
+    """
+    start = time.monotonic()
+    manifest = pack(
+        parts, out, container=container, split_by=split, seed=seed, fractions=fractions,
+        split_column=split_column, block_size=block_size, shard_bytes=shard_bytes, codec=codec, memory=memory,
+    )  # fmt: skip
+    making = manifest.making
+    aside = {k: making[k] for k in ("same_id", "same_content", "id_conflicts") if making[k]}
+    splits = ", ".join(f"{name} {n}" for name, n in manifest.splits.items())
+    print(f"{out}: {manifest.n_complexes} complexes in {len(manifest.shards)} shards ({splits})")
+    if aside:
+        words = {"same_id": "came twice", "same_content": "had the content of another id",
+                 "id_conflicts": "had the id of another complex"}  # fmt: skip
+        print("left aside: " + ", ".join(f"{n} {words[k]}" for k, n in aside.items()))
+    if making["split"]["left_out"]:
+        print(f"in no split: {making['split']['left_out']}")
+    return {
+        "out": str(out), "n_complexes": manifest.n_complexes, "splits": manifest.splits,
+        "n_shards": len(manifest.shards), "n_bytes": sum(s.n_bytes for s in manifest.shards),
+        "fingerprint": manifest.fingerprint, **making, "seconds": round(time.monotonic() - start, 3),
+    }  # fmt: skip
+
+
+def info(data: Path, *, output: Out = OUTPUT) -> dict[str, Any]:
+    """Say what a data set, a part or a shard file holds: counts, splits, sizes, labels.
+
+    Examples::
+        holoshard info data/shards
+
+        holoshard info data/parts/part-0000.h5 --json
+
+    Parameters
+    ----------
+    data
+        Folder of a data set, or one shard or part file.
+    """
+    summary = summarise(open_dataset(data))
+    print(info_text(str(data), summary))
+    return summary
+
+
+def show(data: Path, which: str, *, output: Out = OUTPUT) -> dict[str, Any]:
+    """Say in words what one complex is: its ligand, pocket, label, and where it came from.
+
+    Examples::
+        holoshard show data/shards 0
+
+        holoshard show data/shards 10gs
+
+    Parameters
+    ----------
+    data
+        Folder of a data set, or one shard or part file.
+    which
+        An id, or a row (negative: from the end). A complex whose id looks like a row is found by its id.
+    """
+    dataset = open_dataset(data)
+    text, result = describe_complex(dataset, which)
+    print(text)
+    return result
+
+
+def verify(data: Path, *, threads: int | None = None, output: Out = OUTPUT) -> dict[str, Any]:
+    """Check every checksum and offset of a data set, a part or a shard file; exit 1 if any is wrong.
+
+    Names the damaged blocks and the complexes in them.
+
+    Examples::
+        holoshard verify data/shards
+
+        holoshard verify data/parts/part-0000.h5
+
+    Parameters
+    ----------
+    data
+        Folder of a data set, or one shard or part file.
+    threads
+        That check at the same time; one a core if not given.
+    """
+    report = check_all(data, threads)
+    print("\n".join(report.lines()))
+    damage = [
+        {"file": d.file, "block": d.block, "reason": d.reason, "ids": list(d.ids)} for d in report.damage
+    ]
+    return {
+        "ok": report.ok, "n_complexes": report.n_complexes, "n_blocks": report.n_blocks,
+        "damage": damage, "exit_code": 0 if report.ok else 1,
+    }  # fmt: skip
