@@ -66,9 +66,7 @@ class Checkpoints:
             self._pending = future
             if self.world.is_first:
                 # The first process coordinates: when its part is done, all parts are written.
-                future.add_done_callback(
-                    lambda done: done.exception() or self._publish(partial, target, state)
-                )
+                future.add_done_callback(lambda done: self._publish_if_whole(done, partial, target, state))
         else:
             with _quiet():
                 save(tensors, storage_writer=writer, no_dist=not dist.is_initialized())

@@ -13,7 +13,7 @@ from holoshard.shards.make.pack import pack
 from holoshard.shards.make.writer import write_part
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "shards"))
-from random_complexes import random_complex  # noqa: E402
+from random_complexes import random_complex
 
 
 def toy_complex(rng: np.random.Generator, name: str) -> Complex:

@@ -49,7 +49,8 @@ class PairMap(Linear):
 
     def forward(self, pair: Tensor) -> Tensor:
         """Map (B, P, N * N) to (B, outputs, N * N)."""
-        return torch.matmul(self.weight, pair)
+        # matmul of (outputs, P) and (B, P, N * N) would first copy the pair features to another layout.
+        return torch.bmm(self.weight.expand(len(pair), -1, -1), pair)
 
 
 class LayerNorm(nn.LayerNorm):
@@ -79,7 +80,8 @@ def pair_features(batch: Inputs, rbf: int, cutoff: float) -> Tensor:
     centres = torch.linspace(0.0, cutoff, rbf, device=position.device)[:, None]
     width = cutoff / max(rbf - 1, 1)
     features = torch.zeros(B, rbf + len(BOND_ORDERS), N * N, device=position.device)
-    radial = (distance - centres).div_(width).square_().mul_(-0.5).exp_()
+    # Below exp(-20) nothing is left to learn, and far below it float32 is denormal, which is slow.
+    radial = (distance - centres).div_(width).square_().mul_(-0.5).clamp_(min=-20.0).exp_()
     switch = torch.cos(distance.clamp(max=cutoff) * (math.pi / cutoff)).add_(1.0).mul_(0.5)
     torch.mul(radial, switch, out=features[:, :rbf])
     atoms, order = batch["bond_atoms"].long(), batch["bond_order"].long()
