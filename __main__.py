@@ -55,10 +55,20 @@ def run(arguments: list[str]) -> Any:
         raise MissingExtraError(package, EXTRAS[package]) from error
 
 
+def talk() -> None:
+    """Let our own loggers speak to standard error; those of libraries keep to warnings."""
+    log = logging.getLogger("holoshard")
+    if not log.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        log.addHandler(handler)
+    log.setLevel(logging.INFO)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Entry point; returns the exit code: 0 done, 1 the data is wrong, 2 the call is wrong."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    talk()
     as_json = "--json" in arguments
     code, result = 0, None
     try:
