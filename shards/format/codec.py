@@ -94,22 +94,33 @@ def parse_codec(name: str) -> Codec:
 
 @dataclass(frozen=True, slots=True)
 class Codecs:
-    """Which codec packs which columns: a field says whether it is like positions or like bytes."""
+    """Which codec packs which columns.
+
+    Parameters
+    ----------
+    positions : for coordinates, which hardly pack
+    hot : for other columns that a trainer reads. LZ4 at its most patient packs them as small as zstd and
+        unpacks five to eight times faster
+    cold : for all others
+    """
 
     positions: Codec = Codec("blosc", "lz4", 5)
-    bytes: Codec = Codec("blosc", "zstd", 5)
+    hot: Codec = Codec("blosc", "lz4hc", 9)
+    cold: Codec = Codec("blosc", "zstd", 5)
 
-    def of(self, field: Field) -> Codec:
+    def of(self, field: Field, hot: bool) -> Codec:
         """Codec of a field."""
-        return self.positions if field.codec == "positions" else self.bytes
+        if field.codec == "positions":
+            return self.positions
+        return self.hot if hot else self.cold
 
 
 CODECS: Final = {
     "blosc": Codecs(),
-    "blosc-lz4": Codecs(bytes=Codec("blosc", "lz4", 5)),
-    "blosc-zstd": Codecs(positions=Codec("blosc", "zstd", 5)),
-    "gzip": Codecs(Codec("gzip", level=6), Codec("gzip", level=6)),
-    "none": Codecs(Codec(), Codec()),
+    "blosc-lz4": Codecs(hot=Codec("blosc", "lz4", 5), cold=Codec("blosc", "lz4", 5)),
+    "blosc-zstd": Codecs(Codec("blosc", "zstd", 5), Codec("blosc", "zstd", 5)),
+    "gzip": Codecs(Codec("gzip", level=6), Codec("gzip", level=6), Codec("gzip", level=6)),
+    "none": Codecs(Codec(), Codec(), Codec()),
 }
 
 

@@ -20,9 +20,11 @@ BLOCK_SIZE: Final = 256  # complexes
 MAX_BLOCK_SIZE: Final = 1 << 16
 MAX_CHUNK_ROWS: Final = 1 << 24
 MAX_BLOCK_BYTES: Final = 1 << 30  # unpacked; a file that asks for more is refused
-# Rows of a chunk. A block holds a few chunks a column, so that padding the last one wastes little.
-CHUNK_ROWS: Final[Mapping[Axis, int]] = {"atom": 16384, "bond": 16384, "residue": 4096, "text": 1 << 17}
-MIN_CHUNK_ROWS: Final = 256
+# A column of a block is one chunk where it can be: blocks of shuffled complexes differ little in size.
+# Each call of a codec costs as much as unpacking some 10 kB.
+CHUNK_SLACK: Final = 1.125
+CHUNK_STEP: Final = 256  # rows
+CHUNK_LIMIT: Final = 1 << 19
 
 COUNTS: Final = tuple(Field("complex", f"{a}_count", "<u4", doc=f"rows on the {a} axis") for a in RAGGED_AXES)
 STARTS: Final = tuple(
@@ -88,6 +90,11 @@ class Layout:
         return {c.field.key: c.field for c in self.columns if c.field.key not in own}
 
     @cached_property
+    def chunk_rows(self) -> dict[Axis, int]:
+        """Rows of a chunk on each ragged axis: all columns of an axis are cut alike."""
+        return {c.field.axis: c.chunk_rows for c in self.columns if c.field.axis != "complex"}
+
+    @cached_property
     def axes(self) -> NDArray[np.int64]:
         """Per column the place of its axis in RAGGED_AXES, or their number for the complex axis."""
         order: tuple[Axis, ...] = (*RAGGED_AXES, "complex")
@@ -102,12 +109,11 @@ class Layout:
 
     def merged(self, fields: Mapping[str, Field], codecs: Codecs) -> Layout:
         """This layout, wide enough for ``fields`` too; itself if it is already."""
-        chunk_rows = {c.field.axis: c.chunk_rows for c in self.columns}
         mine = self.fields
         wider = {**mine, **{k: widest(mine[k], f) if k in mine else f for k, f in fields.items()}}
         if wider == mine:
             return self
-        return make_layout(wider.values(), self.block_size, chunk_rows, codecs)
+        return make_layout(wider.values(), self.block_size, self.chunk_rows, codecs)
 
     def to_json(self) -> list[dict[str, Any]]:
         """Columns as plain data."""
@@ -134,15 +140,14 @@ def make_layout(
         everything,
         key=lambda f: (hot.get(f.path, len(hot)), f.axis == "text", known.get(f.path, len(known)), f.path),
     )
-    return Layout(block_size, tuple(
-        Column(f, block_size if f.axis == "complex" else chunk_rows[f.axis], codecs.of(f)) for f in ordered
-    ))  # fmt: skip
+    rows: dict[Axis, int] = {**chunk_rows, "complex": block_size}
+    return Layout(block_size, tuple(Column(f, rows[f.axis], codecs.of(f, f.path in hot)) for f in ordered))
 
 
 def chunk_rows_for(rows: Mapping[Axis, int]) -> dict[Axis, int]:
-    """Chunk lengths for a shard whose first block has so many rows: small parts get small chunks."""
-    needed = {a: max(MIN_CHUNK_ROWS, 1 << max(0, rows[a] - 1).bit_length()) for a in RAGGED_AXES}
-    return {a: min(CHUNK_ROWS[a], n) for a, n in needed.items()}
+    """Chunk lengths for a shard whose first block has so many rows."""
+    steps = {a: max(1, math.ceil(rows[a] * CHUNK_SLACK / CHUNK_STEP)) for a in RAGGED_AXES}
+    return {a: min(CHUNK_LIMIT, n * CHUNK_STEP) for a, n in steps.items()}
 
 
 def field_to_json(field: Field) -> dict[str, Any]:

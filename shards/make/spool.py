@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
 import numpy as np
 
-from ..complex import FIELDS, RAGGED_AXES
+from ..complex import FIELDS, RAGGED_AXES, Field
 from ..format.block import Block
 from ..format.chunks import COUNT_KEYS, pack_block, unpack_block
 from ..format.codec import Codecs
@@ -45,8 +45,11 @@ class _Packed:
 class ShardSpool:
     """Takes blocks of exactly ``block_size`` complexes (the last may be smaller); writes one shard."""
 
-    def __init__(self, folder: Path, block_size: int, codecs: Codecs, layout: Layout | None = None) -> None:
-        self.folder, self.block_size, self.codecs, self.layout = folder, block_size, codecs, layout
+    def __init__(
+        self, folder: Path, block_size: int, codecs: Codecs, fields: Mapping[str, Field] | None = None
+    ) -> None:
+        self.folder, self.block_size, self.codecs, self.fields = folder, block_size, codecs, fields or {}
+        self.layout: Layout | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -61,9 +64,8 @@ class ShardSpool:
         """Pack one raw block."""
         if self.layout is None:
             rows = {a: int(block.counts[a].sum()) for a in RAGGED_AXES}
-            self.layout = make_layout(
-                block.fields.values(), self.block_size, chunk_rows_for(rows), self.codecs
-            )
+            fields = {**block.fields, **self.fields}
+            self.layout = make_layout(fields.values(), self.block_size, chunk_rows_for(rows), self.codecs)
         wider = self.layout.merged(block.fields, self.codecs)
         if wider is not self.layout:
             self._repack(wider)
@@ -78,7 +80,7 @@ class ShardSpool:
         self._file.write(data)
         self.n_bytes += len(data)
         self.n_complexes += block.n_complexes
-        chunk_rows = {c.field.axis: c.chunk_rows for c in self.layout.columns}
+        chunk_rows = self.layout.chunk_rows
         for axis, n in zip(RAGGED_AXES, rows_of, strict=True):
             self._padded[axis] += max(1, -(-n // chunk_rows[axis])) * chunk_rows[axis]
 

@@ -16,7 +16,7 @@ from ..format.block import Block, concatenate
 from ..format.codec import Codecs, codecs_named
 from ..format.container import container_named
 from ..format.hdf5 import create, sync, write_arrays
-from ..format.layout import BLOCK_SIZE, Layout, chunk_rows_for, make_layout
+from ..format.layout import BLOCK_SIZE, Layout
 from ..format.manifest import INDEX, MANIFEST, Manifest, ShardInfo, write_manifest
 from ..format.records import stack
 from ..format.table import BlockTable
@@ -107,6 +107,7 @@ class DatasetWriter:
         self._tables: list[BlockTable] = []
         self._layouts: list[Layout] = []
         self._index = IndexColumns()
+        self._typical: Layout | None = None  # cut for a full block, so it fits the next shard too
 
     def __enter__(self) -> DatasetWriter:
         return self
@@ -120,7 +121,8 @@ class DatasetWriter:
         """Write raw blocks of any size as shards ``<split>-00000`` and on; once for each split."""
         if not split.isidentifier() or any(s.split == split for s in self._shards):
             raise UsageError(f"split {split!r} was written before, or is not letters, digits and underscores")
-        spool = ShardSpool(self._folder, self.block_size, self.codecs, self._expected_layout())
+        spool = ShardSpool(self._folder, self.block_size, self.codecs, self.fields)
+        spool.layout = self._typical
         number = 0
         try:
             for block in recut(blocks, self.block_size):
@@ -152,15 +154,11 @@ class DatasetWriter:
         _swap(self._folder, self.out)
         return manifest
 
-    def _expected_layout(self) -> Layout | None:
-        if self._layouts or not self.fields:
-            return self._layouts[-1] if self._layouts else None
-        rows: dict[Any, int] = dict.fromkeys(("atom", "bond", "residue", "text"), 1 << 40)
-        return make_layout(self.fields.values(), self.block_size, chunk_rows_for(rows), self.codecs)
-
     def _close(self, spool: ShardSpool, split: str, number: int) -> None:
         path = self._folder / f"{split}-{number:05d}{self.container.suffix}"
         header, places = spool.write(path, self.container)
+        if header.n_complexes >= self.block_size:
+            self._typical = header.layout
         if header.layout not in self._layouts:
             self._layouts.append(header.layout)
         info = ShardInfo(
