@@ -59,8 +59,8 @@ _LOGARITHMS: Final = (
     | {f"{s}log{k}": v for k, v in _CONSTANTS.items() for s in ("-", "neg")}
     | {f"{s}log10{k}": v for k, v in _CONSTANTS.items() for s in ("-", "neg")}
     | dict.fromkeys(
-        ("pk", "pkdki", "-logk", "-logkdki", "neglogk", "neglogkdki", "neglogaff", "pkaff", "paff", "paffinity",
-         "pactivity", "pchembl", "pchemblvalue", "synthetic"), "pK",
+        ("pk", "pkdki", "-logk", "-logkdki", "neglogk", "neglogkdki", "neglogaff", "pkaff", "paff",
+         "paffinity", "pactivity", "pchembl", "pchemblvalue", "synthetic"), "pK",
     )
 )  # fmt: skip
 _ANY_CONSTANT: Final = ("", "k", "kdki", "affinity", "bindingaffinity")  # of a unit of concentration

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from rdkit import Chem
+from rdkit import Chem, rdBase
 from rdkit.Chem import rdCIPLabeler, rdinchi, rdmolops
 
 from ...shards.complex import BOND_ORDERS, BOND_STEREOS, CHIRALITIES, HYBRIDISATIONS, encode_names
@@ -49,6 +49,9 @@ _SYMBOLS: Final = encode_names(["*", *map(Chem.GetPeriodicTable().GetElementSymb
 _EXOTIC: Final = re.compile("@(?:TB|SP|OH|AL|TH)")  # stereo classes of SMILES beyond the tetrahedral
 _TETRAHEDRAL: Final = frozenset({
     Chem.ChiralType.CHI_UNSPECIFIED, Chem.ChiralType.CHI_TETRAHEDRAL_CW, Chem.ChiralType.CHI_TETRAHEDRAL_CCW,
+})  # fmt: skip
+_DATIVE: Final = frozenset({
+    Chem.BondType.DATIVE, Chem.BondType.DATIVEONE, Chem.BondType.DATIVEL, Chem.BondType.DATIVER,
 })  # fmt: skip
 _CIP_EFFORT: Final = 250_000  # steps of the labeller; symmetric cages beyond it keep the simpler labels
 _MAX_IDENTITIES: Final = 10_000  # some 2 MB
@@ -134,6 +137,11 @@ class Posed:
 
 def to_ligand(posed: Posed) -> Ligand:
     """Arrays and descriptors of a perceived molecule."""
+    with rdBase.BlockLogs():
+        return _to_ligand(posed)
+
+
+def _to_ligand(posed: Posed) -> Ligand:
     mol = posed.mol
     heavy = mol if mol.GetNumHeavyAtoms() == mol.GetNumAtoms() else Chem.RemoveAllHs(mol, sanitize=False)
     smiles = Chem.MolToSmiles(heavy)
@@ -181,7 +189,16 @@ def _identity(smiles: str, mol: Any) -> tuple[str, str]:
 
 def inchikey(mol: Any) -> str:
     """Standard InChIKey, or "" where InChI refuses the molecule."""
-    return str(rdinchi.MolToInchiKey(mol, ""))
+    return str(rdinchi.MolToInchiKey(mol, "")) or str(rdinchi.MolToInchiKey(_without_dative(mol), ""))
+
+
+def _without_dative(mol: Any) -> Any:
+    """Coordination bonds as single ones: InChI has no others (and disconnects metals in any case)."""
+    plain = Chem.RWMol(mol)
+    for bond in plain.GetBonds():
+        if bond.GetBondType() in _DATIVE:
+            bond.SetBondType(Chem.BondType.SINGLE)
+    return plain
 
 
 def scaffold(mol: Any) -> str:

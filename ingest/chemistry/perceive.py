@@ -6,6 +6,7 @@ recorded; nothing is ever guessed beyond that: a ligand that still makes no sens
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import combinations
 from typing import Any, Final
 
@@ -168,7 +169,7 @@ def sanitise(mol: Any) -> tuple[Any, list[str]]:
 
 
 def mark_aromatic(mol: Any) -> None:
-    """Flags of atoms and bonds as the types of the bonds have them; readers that do not sanitise leave them."""
+    """Set the flags of atoms and bonds from the types of the bonds; readers do not without sanitising."""
     aromatic = set()
     for bond in mol.GetBonds():
         flag = bond.GetBondType() == Chem.BondType.AROMATIC
@@ -223,7 +224,7 @@ def _mend_ring(mol: Any) -> str:
     problems = [p for p in Chem.DetectChemistryProblems(mol) if p.GetType() == "KekulizeException"]
     if not problems:
         return ""
-    failing = sorted(problems[0].GetAtomIndices())
+    failing = _ring_system(mol, problems[0].GetAtomIndices())
     nitrogens = [
         a
         for a in map(mol.GetAtomWithIdx, failing)
@@ -246,6 +247,18 @@ def _mend_ring(mol: Any) -> str:
                     change(mol.GetAtomWithIdx(index))
                 return code
     return ""
+
+
+def _ring_system(mol: Any, seeds: Iterable[int]) -> list[int]:
+    """Everything that aromatic bonds connect to some atoms: the complaint does not name them all."""
+    found, edge = set(seeds), list(seeds)
+    while edge:
+        for bond in mol.GetAtomWithIdx(edge.pop()).GetBonds():
+            if bond.GetBondType() == Chem.BondType.AROMATIC:
+                new = {bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()} - found
+                found |= new
+                edge += new
+    return sorted(found)
 
 
 def _give_charge(atom: Any) -> None:

@@ -141,14 +141,12 @@ def _charges(lines: list[str], index: dict[str, int]) -> dict[int, int]:
 
 
 def element_of(kind: str) -> str:
-    """Element of a SYBYL or GAFF atom type; "" if it is neither."""
-    symbol = kind.partition(".")[0]
-    if symbol.capitalize() in _SYMBOLS and (
-        (symbol[:1].isupper() and symbol[1:].islower()) or len(symbol) == 1
-    ):
-        return symbol.capitalize()
-    if symbol.capitalize() in _SYMBOLS and "." in kind:
-        return symbol.capitalize()
+    """Element of a SYBYL or GAFF atom type; "" if it is neither, or no atom."""
+    symbol, dot, _ = kind.partition(".")
+    if dot or symbol in ("CL", "BR"):
+        symbol = symbol.capitalize()
+    if symbol in _SYMBOLS:
+        return symbol
     match = _GAFF.match(kind)
     return match.group(1).capitalize() if match else {"D": "H", "T": "H"}.get(symbol, "")
 

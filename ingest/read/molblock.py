@@ -63,7 +63,7 @@ def split_records(data: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def decode(data: bytes) -> tuple[str, tuple[str, ...]]:
-    """Text with ``\\n`` line ends, and the repair code if the bytes are not UTF-8 (then Latin-1 is assumed)."""
+    """Text with ``\\n`` line ends, and the repair code if the bytes are not UTF-8 (then Latin-1 is taken)."""
     repairs: tuple[str, ...] = ()
     try:
         text = data.decode("utf-8-sig")
@@ -130,7 +130,7 @@ def _sanitise_v2000(lines: list[str]) -> tuple[list[str], tuple[str, ...], tuple
         )
     n_atoms, n_bonds = _count(counts[:3]), _count(counts[3:6])
     atoms, bonds = lines[4 : 4 + n_atoms], lines[4 + n_atoms : 4 + n_atoms + n_bonds]
-    if len(bonds) < n_bonds or len(atoms) < n_atoms:
+    if len(atoms) + len(bonds) < n_atoms + n_bonds or any(line[:3] == "M  " for line in (atoms + bonds)[-1:]):
         raise StructureError(
             "parse_failed",
             f"{len(lines) - 4} lines after a counts line that promises {n_atoms} atoms and {n_bonds} bonds",

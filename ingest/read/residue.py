@@ -102,13 +102,22 @@ def ligand_from_residue(
         repairs=repairs,
     )
     ligand = to_ligand(found)
-    rows_kept = order[ligand.row]
-    return replace(
-        ligand,
-        row=rows_kept,
-        b_factor=b_factor[rows_kept].astype(np.float32),
-        occupancy=occupancy[rows_kept].astype(np.float32),
-    )
+    kept = order[ligand.row]
+    counts = ligand.hydrogens
+    if (
+        not hydrogens
+    ):  # no atom gains one by what it lost to a covalent bond, or by a metal RDKit cannot count
+        counts = np.minimum(counts, _hydrogen_counts(component)[np.asarray(rows)[ligand.row]])
+    return replace(ligand, row=kept, hydrogens=counts, b_factor=b_factor[kept], occupancy=occupancy[kept])
+
+
+def _hydrogen_counts(component: BondTable) -> NDArray[np.uint8]:
+    """Hydrogens on each atom of the entry."""
+    ends = component.bond_atoms
+    light = component.element[ends] == 1
+    n = len(component.element)
+    counts = np.bincount(ends[light[:, 1], 0], minlength=n) + np.bincount(ends[light[:, 0], 1], minlength=n)
+    return counts.astype(np.uint8)
 
 
 def _match(names: list[str], element: NDArray[np.uint8], component: BondTable) -> list[int]:
