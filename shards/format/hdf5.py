@@ -8,7 +8,7 @@ this is checked after writing, and the true offsets go into the block table. Nee
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -134,10 +134,10 @@ def read_array(file: h5py.File, path: str, n_bytes: int, rows: slice = slice(Non
 
 
 def write_arrays(
-    file: h5py.File, group: str, arrays: dict[str, NDArray[Any]], compress: bool = False
+    file: h5py.File, group: str, arrays: Mapping[str, NDArray[Any]], compress: bool = False
 ) -> None:
-    """Small arrays into a group; ``compress`` also puts a checksum on each of their chunks."""
-    for name, array in arrays.items():
+    """Small arrays into a group, by name; ``compress`` also puts a checksum on each of their chunks."""
+    for name, array in sorted(arrays.items()):
         options: dict[str, Any] = {}
         if compress and array.size:
             chunks = (min(len(array), 1 << 16), *array.shape[1:])

@@ -52,7 +52,7 @@ class ZarrContainer:
             data.parent.mkdir(parents=True)
             _write_json(path / column.field.path / "zarr.json", _array(column, n))
         _write_columns(path, places, blocks)
-        table = places.table.arrays()
+        table = {**places.table.arrays(), "offset": np.zeros(len(places.table), np.int64)}
         (path / "blocks").mkdir()
         _write_json(path / "blocks" / "zarr.json", _group({}))
         for name, array in table.items():

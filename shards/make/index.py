@@ -15,7 +15,6 @@ from ..format.block import Block
 from ..format.codec import from_fixed
 from ..format.manifest import ShardInfo
 from ..format.records import texts_of
-from ..format.table import ARRAYS, BlockTable
 
 SIZES: Final[dict[str, Axis]] = {"n_atoms": "atom", "n_bonds": "bond", "n_residues": "residue"}
 
@@ -90,15 +89,6 @@ class IndexColumns:
                 "pk_std": _round(labels.std() if len(labels) else math.nan),
             }
         return found
-
-
-def joined_tables(tables: Sequence[BlockTable]) -> dict[str, NDArray[Any]]:
-    """The block tables of all shards, one after the other, flat; and how many chunks each shard has."""
-    joined: dict[str, NDArray[Any]] = {
-        name: np.concatenate([t.arrays()[name].reshape(-1) for t in tables]) if tables else np.zeros(0, dtype)
-        for name, dtype in ARRAYS.items()
-    }
-    return {**joined, "shard_chunks": np.array([len(t.chunk_size) for t in tables], np.int64)}
 
 
 def _round(value: float) -> float | None:

@@ -6,8 +6,6 @@ complex that comes late may need wider columns: then the blocks so far are packe
 
 from __future__ import annotations
 
-import hashlib
-import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -139,20 +137,3 @@ class ShardSpool:
     def close(self) -> None:
         """Drop what was not written."""
         self._file.close()
-
-
-def file_sha256(path: Path) -> str:
-    """sha256 of a file; of a folder, of the sorted lines ``relative/path sha256`` of its files."""
-    if path.is_dir():
-        files = sorted(p for p in path.rglob("*") if p.is_file())
-        lines = [f"{p.relative_to(path).as_posix()} {file_sha256(p)}\n" for p in files]
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files in a folder."""
-    if path.is_dir():
-        return sum(os.path.getsize(p) for p in path.rglob("*") if p.is_file())
-    return os.path.getsize(path)

@@ -22,7 +22,7 @@ from ..format.table import crc32
 from ..read.blocks import BlockReader
 from ..read.dataset import Dataset
 from ..read.source import open_source
-from .spool import file_sha256
+from .files import file_sha256
 
 MAX_NAMED: Final = 20  # ids a message names
 

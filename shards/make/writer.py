@@ -15,14 +15,17 @@ from ..errors import FormatError, NothingKeptError, UsageError
 from ..format.block import Block, concatenate
 from ..format.codec import Codecs, codecs_named
 from ..format.container import container_named
-from ..format.hdf5 import create, sync, write_arrays
+from ..format.hdf5 import sync
 from ..format.layout import BLOCK_SIZE, Layout
-from ..format.manifest import INDEX, MANIFEST, Manifest, ShardInfo, write_manifest
+from ..format.manifest import Manifest, ShardInfo
 from ..format.records import stack
 from ..format.table import BlockTable
 from .check import check
-from .index import IndexColumns, joined_tables
-from .spool import ShardSpool, file_sha256, size_of
+from .files import file_sha256, size_of
+from .finish import write_frame
+from .index import IndexColumns
+from .spool import ShardSpool
+from .staging import begin, finish
 
 SHARD_BYTES: Final = 256 << 20
 
@@ -96,13 +99,9 @@ class DatasetWriter:
         making: Mapping[str, Any] | None = None,
     ) -> None:
         self.out, self.container = Path(out), container_named(container)
-        _refuse_foreign(self.out)
         self.block_size, self.shard_bytes, self.codecs = block_size, shard_bytes, codecs_named(codec)
         self.fields, self.making = fields, dict(making or {})
-        self.out.parent.mkdir(parents=True, exist_ok=True)
-        self._folder = self.out.with_name(f".{self.out.name}.{os.getpid()}")
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir()
+        self._folder = begin(self.out)
         self._shards: list[ShardInfo] = []
         self._tables: list[BlockTable] = []
         self._layouts: list[Layout] = []
@@ -140,18 +139,14 @@ class DatasetWriter:
         """Write index and manifest, and move the folder into place."""
         if not self._shards:
             raise NothingKeptError("a data set needs at least one complex; none was given")
-        index = self._folder / INDEX
         self._index.check_unique()
-        with create(index) as file:
-            write_arrays(file, "index", self._index.arrays(self._shards, self.block_size), compress=True)
-            write_arrays(file, "blocks", joined_tables(self._tables), compress=True)
         manifest = Manifest(
-            self.container.name, tuple(self._shards), tuple(self._layouts), file_sha256(index),
-            size_of(index), self.making, self._index.statistics(self._shards),
+            self.container.name, tuple(self._shards), tuple(self._layouts),
+            making=self.making, statistics=self._index.statistics(self._shards),
         )  # fmt: skip
-        write_manifest(self._folder, manifest)
-        sync(self._folder)
-        _swap(self._folder, self.out)
+        columns = self._index.arrays(self._shards, self.block_size)
+        manifest = write_frame(self._folder, manifest, columns, self._tables)
+        finish(self._folder, self.out)
         return manifest
 
     def _close(self, spool: ShardSpool, split: str, number: int) -> None:
@@ -196,18 +191,3 @@ def _groups(complexes: Iterable[Complex], size: int) -> Iterator[list[Complex]]:
             group = []
     if group:
         yield group
-
-
-def _refuse_foreign(out: Path) -> None:
-    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MANIFEST).exists())):
-        raise UsageError(f"{out} exists and is not a data set; choose another --out, or remove it")
-
-
-def _swap(folder: Path, out: Path) -> None:
-    """Put ``folder`` in the place of ``out``; at every moment one of the two is there under some name."""
-    old = out.with_name(f".{out.name}.old.{os.getpid()}")
-    if out.exists():
-        os.rename(out, old)
-    os.rename(folder, out)
-    sync(out.parent)
-    shutil.rmtree(old, ignore_errors=True)
