@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,8 @@ from ..errors import FormatError
 from ..format.block import Block
 from .batch import ATOM_RESIDUE_TYPE
 
-PAIRS: Final = 1 << 21  # atom pairs whose distances are held at once: 8 MiB of float32
+PAIRS: Final = 1 << 18  # atom pairs whose distances are held at once: 2 MiB, which a core's cache holds
+_FAR: Final = 2.0**46  # beyond 8,000 angstrom, in units of 1e-6 angstrom^2
 
 
 def with_residue_type(block: Block) -> Block:
@@ -63,43 +64,50 @@ def _keep(block: Block, max_atoms: int) -> NDArray[np.bool_]:
     """Mask of the atoms that stay, shape (n_atoms,)."""
     starts, counts = block.starts["atom"], block.counts["atom"]
     ligand = block.columns["n_ligand_atoms"].astype(np.int64)
-    keep = np.ones(len(block.columns["position"]), np.bool_)
+    position = block.columns["position"]
+    keep = np.ones(len(position), np.bool_)
     large = np.flatnonzero(counts > max_atoms)
-    large = large[np.argsort(counts[large] * ligand[large], kind="stable")]
+    large = large[np.argsort(counts[large], kind="stable")]
     while len(large):
-        width, n_ligand = int(counts[large[-1]]), int(ligand[large[-1]])
-        some = large[-max(PAIRS // max(width * n_ligand, 1), 1) :]
+        width = int(counts[large[-1]])
+        some = large[-max(PAIRS // (width * int(ligand[large].max(initial=1))), 1) :]
         large = large[: -len(some)]
-        place = np.arange(int(counts[some].max()))
+        place = np.arange(width)
         inside = place < counts[some][:, None]
-        rows = np.where(inside, starts[some][:, None] + place, 0)
-        near = nearest(block.columns["position"][rows], ligand[some])
-        near[~inside] = np.inf
-        rank = np.argsort(np.argsort(near, axis=1, kind="stable"), axis=1, kind="stable")
-        stays = rank < np.maximum(ligand[some], max_atoms)[:, None]
+        rows = np.where(inside, starts[some][:, None] + place, starts[some][:, None])
+        # Unique keys: by distance, then by row; the ligand's below all others, padding above.
+        key = (nearest(position[rows], ligand[some]) << 16) + place
+        key[~inside] = np.iinfo(np.int64).max
+        last = np.partition(key, max_atoms - 1, axis=1)[:, max_atoms - 1]
+        stays = (key <= last[:, None]) & ((key < 0) | (ligand[some] < max_atoms)[:, None]) | (key < 0)
         keep[rows[inside]] = stays[inside]
     return keep
 
 
-def nearest(position: NDArray[Any], n_ligand: NDArray[np.int64]) -> NDArray[np.float32]:
+def nearest(position: NDArray[np.float32], n_ligand: NDArray[np.int64]) -> NDArray[np.int64]:
     """Squared distance of each atom to the nearest ligand atom, -1 for the ligand's own.
+
+    In units of 0.001 angstrom everything is a whole number, which float64 multiplies and adds without
+    rounding: the result is the same on every machine, whatever the order of its sums.
 
     Parameters
     ----------
-    position : shape (b, n, 3), angstrom, the ligand's atoms first
+    position : shape (b, n, 3), angstrom, multiples of 0.001, the ligand's atoms first
     n_ligand : shape (b,)
 
     Returns
     -------
-    shape (b, n), angstrom^2; infinite without a ligand
+    shape (b, n), in units of 1e-6 angstrom^2
     """
+    x = np.rint(position * 1000.0).astype(np.float64)
+    square = np.einsum("bni,bni->bn", x, x)
     most = int(n_ligand.max(initial=1))
-    square = np.zeros((*position.shape[:2], most), np.float32)
-    for axis in range(3):
-        x = position[..., axis]
-        difference = x[:, :, None] - x[:, None, :most]
-        square += difference * difference
-    square = np.where((np.arange(most) < n_ligand[:, None])[:, None], square, np.float32(np.inf))
-    least: NDArray[np.float32] = square.min(axis=2)
+    own = np.arange(most) < n_ligand[:, None]
+    # |l - x|^2 = (-2 l, |l|^2, 1) . (x, 1, |x|^2); a place beyond the ligand is out of reach
+    reach = np.where(own, square[:, :most], _FAR)
+    one = np.ones_like(square)
+    ligand = np.concatenate([-2.0 * x[:, :most], reach[..., None], one[:, :most, None]], axis=2)
+    atoms = np.stack([x[..., 0], x[..., 1], x[..., 2], one, square], axis=1)
+    least: NDArray[np.int64] = np.minimum((ligand @ atoms).min(axis=1), _FAR).astype(np.int64)
     least[np.arange(position.shape[1]) < n_ligand[:, None]] = -1
     return least

@@ -100,8 +100,8 @@ def plain_crop(c, most):
     """The same by a loop: indices of the atoms that stay."""
     if c.n_atoms <= most:
         return np.arange(c.n_atoms)
-    x = c.position
-    square = ((x[:, None].astype(np.float64) - x[None, : c.n_ligand_atoms]) ** 2).sum(-1).min(1)
+    x = np.rint(c.position * 1000.0).astype(np.int64)
+    square = ((x[:, None] - x[None, : c.n_ligand_atoms]) ** 2).sum(-1).min(1)
     square[: c.n_ligand_atoms] = -1
     return np.sort(np.argsort(square, kind="stable")[: max(most, c.n_ligand_atoms)])
 
@@ -123,7 +123,7 @@ def test_crop_keeps_the_nearest_atoms_and_their_bonds(most):
 
 
 def test_nearest_is_the_squared_distance():
-    x = np.array([[[0, 0, 0], [3, 0, 0], [3, 4, 0]]], np.float32)
+    x = np.array([[[0, 0, 0], [0.003, 0, 0], [0.003, 0.004, 0]]], np.float32)
     assert nearest(x, np.array([1])).tolist() == [[-1, 9, 25]]
     assert nearest(x, np.array([2])).tolist() == [[-1, -1, 16]]
 
