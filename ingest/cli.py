@@ -12,6 +12,7 @@ from ..shards.console import Output
 from ..shards.errors import NothingKeptError, UsageError
 from .engine import EngineOptions, run
 from .pipeline import IngestOptions, process
+from .sites import find_sites
 from .reasons import REASONS
 from .sources.layouts import choose, items
 
@@ -58,7 +59,13 @@ def ingest(
     chosen = [choose(path, layout, labels) for path in sources]
     total = sum(1 for _ in items(chosen))
     summary = run(
-        items(chosen), out, process=process, options=options or IngestOptions(), engine=engine, total=total
+        items(chosen),
+        out,
+        process=process,
+        expand=find_sites,
+        options=options or IngestOptions(),
+        engine=engine,
+        total=total,
     )
     layouts = {str(one.request.tree.path): one.source.name for one in chosen}
     result = {**summary, "layouts": layouts, "out": str(out)}

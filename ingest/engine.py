@@ -30,7 +30,7 @@ from ..shards.read.dataset import open_dataset
 from . import ledger
 from .item import Item, Rejection
 from .pool import PoolOptions, pool
-from .task import Job, Outcome, Process, Task
+from .task import Expand, Job, Outcome, Process, Task
 
 log = logging.getLogger("holoshard")
 
@@ -49,7 +49,7 @@ class EngineOptions(PoolOptions):
         Whether to keep or refuse an item with the same files, record and label as an earlier one.
     """
 
-    task_size: int = 256
+    task_size: int = 128
     duplicates: Literal["keep", "refuse"] = "keep"
 
 
@@ -59,6 +59,7 @@ def run(
     *,
     process: Process,
     options: Any,
+    expand: Expand | None = None,
     engine: EngineOptions | None = None,
     total: int | None = None,
 ) -> dict[str, Any]:
@@ -68,6 +69,7 @@ def run(
     ----------
     items : what to read, in a fixed order
     process : reads one item; importable by workers, raises nothing for bad data
+    expand : finds the sites of an item that has ``sites`` set; importable by workers
     options : a dataclass, handed to ``process``; part of what decides whether earlier work still holds
     total : the number of items, if known, for the time left
 
@@ -78,7 +80,7 @@ def run(
     out.mkdir(parents=True, exist_ok=True)
     with _lock(out):
         decides = _fingerprint(process, options)
-        job = Job(out.resolve(), uuid.uuid4().hex, process, options, decides, engine.timeout)
+        job = Job(out.resolve(), uuid.uuid4().hex, process, expand, options, decides, engine.timeout)
         prior = ledger.Prior(job.out)
         (job.out / ledger.SUMMARY).unlink(missing_ok=True)
         job.work.mkdir(parents=True)
@@ -95,10 +97,10 @@ def cut(items: Iterable[Item | Rejection], size: int, prior: ledger.Prior) -> It
         held.append(item)
         chosen = zlib.crc32(item.id.encode()) % least == 0
         if len(held) >= 2 * size or (len(held) >= least and chosen):
-            yield Task(number, tuple(held), prior.of([one.id for one in held]))
+            yield Task(number, tuple(held), prior.of(held))
             number, held = number + 1, []
     if held:
-        yield Task(number, tuple(held), prior.of([one.id for one in held]))
+        yield Task(number, tuple(held), prior.of(held))
 
 
 def _once(items: Iterable[Item | Rejection]) -> Iterator[Item | Rejection]:
@@ -126,7 +128,7 @@ def _stream(job: Job, tasks: Iterator[Task], engine: EngineOptions, total: int |
             outcomes.append(outcome)
             counts.update(outcome.counts)
             kept = counts[""]
-            bar.advance(sum(outcome.counts.values()), kept=kept, refused=counts.total() - kept)
+            bar.advance(outcome.n_items, kept=kept, refused=counts.total() - kept)
     return outcomes
 
 

@@ -65,6 +65,9 @@ class Item:
     columns : the source's own columns, text
     source : the data set or layout
     synthetic, predicted : marks for ``Complex.flags``
+    assembly : biological assembly to build where the options name none: "1" is the first
+    sites : True if every ligand of the structure is a complex of its own, found when the file is read; its id
+        is this id, a colon, and its ``residue``
     """
 
     id: str
@@ -78,6 +81,8 @@ class Item:
     source: str = ""
     synthetic: bool = False
     predicted: bool = False
+    assembly: str = ""
+    sites: bool = False
 
 
 @dataclass(frozen=True, slots=True)

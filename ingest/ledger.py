@@ -43,7 +43,7 @@ _COLUMNS: Final[Mapping[str, Any]] = {
 }
 SCHEMA: Final = pl.Schema(_COLUMNS)
 
-# Refusals that say nothing of the item's own content: a new run reads it again.
+# Refusals that say nothing of the item's own content: a new run reads such an item again.
 ACCIDENTS: Final = ("timeout", "crashed", "internal_error", "file_unreadable", "duplicate_id",
                     "duplicate_content")  # fmt: skip
 
@@ -65,7 +65,7 @@ def locators(item: Item) -> tuple[Locator, ...]:
 def item_digest(fingerprint: str, item: Item) -> str:
     """SHA-256 of the options and of what the source said of an item, without where its files lie."""
     labels = [asdict(label) for label in item.labels]
-    marks = [item.synthetic, item.predicted, item.ligand is None, len(locators(item))]
+    marks = [item.synthetic, item.predicted, item.assembly, item.ligand is None, len(locators(item))]
     said = [fingerprint, item.id, item.record, item.residue, labels, dict(item.columns), item.source, marks]
     return _sha(said)
 
@@ -131,7 +131,7 @@ class Prior:
     def __init__(self, out: Path) -> None:
         frames = [self._read(path) for path in [out / LEDGER, *self._receipts(out)]]
         rows = pl.concat([found for found in frames if found is not None] or [SCHEMA.to_frame()])
-        rows = rows.filter(~pl.col("reason").is_in(ACCIDENTS)).unique("id", keep="last", maintain_order=True)
+        rows = rows.unique("id", keep="last", maintain_order=True).with_row_index("place")
         self.rows = rows.sort("id")
         self._ids = self.rows["id"]
 
@@ -149,14 +149,17 @@ class Prior:
             return None
         return found if found.schema == SCHEMA else None
 
-    def of(self, ids: Sequence[str]) -> dict[str, Row]:
-        """The rows of these ids."""
+    def of(self, items: Sequence[Item | Rejection]) -> dict[str, Row]:
+        """The rows of these items, and of the sites of those that are read for all their sites."""
         if not len(self.rows):
             return {}
-        wanted = pl.Series(ids, dtype=pl.String)
-        places = self._ids.search_sorted(wanted, side="left").clip(0, len(self.rows) - 1)
-        found = self.rows[places.to_list()]
-        return {row["id"]: row for row in found.iter_rows(named=True) if row["id"] in set(ids)}
+        starts = [item.id for item in items]
+        ends = [f"{item.id};" if isinstance(item, Item) and item.sites else f"{item.id}\0" for item in items]
+        first = self._ids.search_sorted(pl.Series(starts, dtype=pl.String), side="left")
+        last = self._ids.search_sorted(pl.Series(ends, dtype=pl.String), side="left")
+        wanted = {place for a, b in zip(first, last, strict=True) for place in range(a, b)}
+        found = self.rows[sorted(wanted)].sort("place").drop("place")
+        return {row["id"]: row for row in found.iter_rows(named=True)}
 
 
 def duplicates(rows: pl.DataFrame) -> dict[str, str]:
@@ -169,13 +172,16 @@ def duplicates(rows: pl.DataFrame) -> dict[str, str]:
 
 
 def account(rows: pl.DataFrame) -> dict[str, Any]:
-    """Seen, kept, refused and the count of each reason. Raises AssertionError if they do not balance."""
+    """Seen, kept, refused and the count of each reason. Raises DataError if they do not balance."""
     reasons = Counter(rows.filter(pl.col("status") == "refused")["reason"].to_list())
     kept = int((rows["status"] == "kept").sum())
     repairs = Counter(rows["repairs"].explode().drop_nulls().to_list())
     seen, refused = len(rows), sum(reasons.values())
-    if seen != kept + refused or rows["id"].n_unique() != seen or set(reasons) - set(REASONS):
-        raise AssertionError(f"the ledger does not balance: {seen=} {kept=} {refused=} {sorted(reasons)}")
+    if rows["id"].n_unique() != seen:
+        twice = rows["id"].filter(rows["id"].is_duplicated())[0]
+        raise DataError(f"two complexes have the id {twice!r}: a site of a structure and an item; rename one")
+    if seen != kept + refused or set(reasons) - set(REASONS):
+        raise DataError(f"the ledger does not balance: {seen=} {kept=} {refused=} {sorted(reasons)}")
     return {
         "seen": seen,
         "kept": kept,

@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Final, Generic, Literal, TypeVar
 
@@ -158,6 +158,7 @@ def _line(text: str) -> str:
 
 
 def _process(item: Item, options: IngestOptions, trace: Trace) -> Complex:
+    options = replace(options, assembly=options.assembly or item.assembly) if item.assembly else options
     with trace.step("label"):
         affinity = _affinity(item, options)
     receptor = _receptor(item.structure, options, trace)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from .journal import Journal
 from .read import archive
 
 Process = Callable[[Item, Any], Complex | Rejection]
+Expand = Callable[[Item, Any], list[Item] | Rejection]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Job:
     out : the output folder, reachable by every worker
     run : the name of this run, which tells its receipts from those of a run that was killed
     process, options : reads one item
+    expand : finds the items of a structure whose every ligand is one
     fingerprint : of the options and versions
     timeout : seconds an item may take
     isolated : True if the process may be ended for the sake of one item
@@ -41,6 +44,7 @@ class Job:
     out: Path
     run: str
     process: Process
+    expand: Expand | None
     options: Any
     fingerprint: str
     timeout: float
@@ -63,9 +67,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a task: counts by reason ("" for kept), items taken from an earlier run, cost."""
+    """What became of a task: counts by reason ("" for kept), complexes of an earlier run, cost."""
 
     number: int
+    n_items: int
     counts: Mapping[str, int]
     reused: int
     seconds: float
@@ -87,8 +92,10 @@ def run_task(job: Job, task: Task) -> Outcome:
     found: list[Complex | _Earlier] = []
     reused = 0
     with Journal(job.work / f"{task.number:08d}.at", job.timeout, isolated=job.isolated) as journal:
-        for index, item in enumerate(task.items):
-            row, complex_ = _settle(job, task, index, item, journal)
+        steps = itertools.count()
+        sites = (_sites(job, task, item, steps, journal) for item in task.items)
+        for item, verdict in itertools.chain.from_iterable(sites):
+            row, complex_ = _settle(job, task, next(steps), item, verdict, journal)
             rows.append(row)
             if complex_ is not None:
                 found.append(complex_)
@@ -97,11 +104,51 @@ def run_task(job: Job, task: Task) -> Outcome:
         _write(job, rows, found)
         ledger.write_frame(ledger.frame(rows), job.work / f"{task.number:08d}.parquet")
     counts = Counter(row["reason"] for row in rows)
-    return Outcome(task.number, dict(counts), reused, time.perf_counter() - start, _peak_mib())
+    return Outcome(
+        task.number, len(task.items), dict(counts), reused, time.perf_counter() - start, _peak_mib()
+    )
+
+
+def _sites(
+    job: Job, task: Task, item: Item | Rejection, steps: Iterator[int], journal: Journal
+) -> Iterable[tuple[Item | Rejection, Rejection | None]]:
+    """The item; or, if it stands for every ligand of its structure, one for each, or why there is none."""
+    if isinstance(item, Rejection) or not item.sites:
+        return [(item, None)]
+    plain = replace(item, sites=False)
+    earlier = _known_sites(job, task, item, plain)
+    if earlier:
+        return [(one, None) for one in earlier]
+    death = journal.begin(next(steps))
+    if death:
+        return [(plain, Rejection(item.id, death.reason, death.message))]
+    try:
+        found = job.expand(item, job.options) if job.expand else [plain]
+    except Exception as error:
+        found = Rejection(item.id, "internal_error", f"{type(error).__name__}: {error}")
+    return [(plain, found)] if isinstance(found, Rejection) else [(one, None) for one in found]
+
+
+def _known_sites(job: Job, task: Task, item: Item, plain: Item) -> list[Item]:
+    """The sites that an earlier run found, if the file and the options are what they were; else none."""
+    prefix = f"{item.id}:"
+    names = [id_.removeprefix(prefix) for id_ in task.prior if id_.startswith(prefix)]
+    for assembly in dict.fromkeys((item.assembly, "")):  # "" where the file lists no assembly
+        found = [replace(site_item(item, name), assembly=assembly) for name in names] or [plain]
+        digests = [ledger.item_digest(job.fingerprint, one) for one in found]
+        pairs = zip(found, digests, strict=True)
+        if all(_reusable(job, task.prior.get(one.id), one, digest) for one, digest in pairs):
+            return found
+    return []
+
+
+def site_item(item: Item, residue: str) -> Item:
+    """The item of one ligand of a structure."""
+    return replace(item, id=f"{item.id}:{residue}", residue=residue, sites=False)
 
 
 def _settle(
-    job: Job, task: Task, index: int, item: Item | Rejection, journal: Journal
+    job: Job, task: Task, index: int, item: Item | Rejection, verdict: Rejection | None, journal: Journal
 ) -> tuple[ledger.Row, Complex | _Earlier | None]:
     if isinstance(item, Rejection):
         return _refused(item, _blank_row(item.id, job.fingerprint)), None
@@ -111,8 +158,10 @@ def _settle(
         return earlier, _Earlier(item, earlier["part"]) if earlier["part"] else None
     row = _blank_row(item.id, digest, item.source)
     start = time.perf_counter()
-    death = journal.begin(index)
-    result = Rejection(item.id, death.reason, death.message) if death else _read(job, item)
+    death = None if verdict else journal.begin(index)
+    if death:
+        verdict = Rejection(item.id, death.reason, death.message)
+    result = verdict or _read(job, item)
     row["seconds"] = round(time.perf_counter() - start, 6)
     _note_files(row, item)
     if isinstance(result, Rejection):
@@ -157,7 +206,7 @@ def _digest(locator: Locator) -> str:
 
 def _reusable(job: Job, prior: ledger.Row | None, item: Item, digest: str) -> ledger.Row | None:
     """The row of an earlier run, if options, source and content of the files are what they were."""
-    if prior is None or prior["digest"] != digest:
+    if prior is None or prior["digest"] != digest or prior["reason"] in ledger.ACCIDENTS:
         return None
     if prior["part"] and not (job.out / ledger.PARTS / prior["part"]).is_file():
         return None

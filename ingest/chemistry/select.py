@@ -183,7 +183,8 @@ def find_ligand(receptor: Receptor, selector: str) -> NDArray[np.int64]:
     Parameters
     ----------
     selector : "chain:name:number[insertion]", parts empty for "whichever"; with neither name nor number the
-        whole chain is the ligand (a peptide, an oligonucleotide, a ligand of several residues); "" to choose
+        whole chain is the ligand (a peptide, an oligonucleotide, a ligand of several residues); several joined
+        by "+" for a ligand of several residues; "" to choose
 
     Raises
     ------
@@ -192,6 +193,8 @@ def find_ligand(receptor: Receptor, selector: str) -> NDArray[np.int64]:
     """
     if not selector.strip(": "):
         return choose_ligand(receptor)
+    if "+" in selector:  # a ligand of several residues, as :mod:`holoshard.ingest.sites` names it
+        return np.concatenate([find_ligand(receptor, part) for part in selector.split("+")])
     chain, name, number, insertion = parse_selector(selector)
     s = receptor.structure
     solid = receptor.role != ROLE["water"]

@@ -269,7 +269,9 @@ class _Archive:
         inflater = zlib.decompressobj(-15)
         plain = inflater.decompress(data, MAX_BYTES)
         if inflater.unconsumed_tail:
-            raise StructureError("too_large", f"a member unpacks to more than {MAX_BYTES} bytes")
+            raise StructureError(
+                "too_large", f"a member of {self.path} unpacks to more than {MAX_BYTES} bytes"
+            )
         if not inflater.eof:
             raise EOFError("the compressed data is cut short")
         return plain

@@ -189,7 +189,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bytes(tmp_path, called):
         child.start()
         receipts = tmp_path / "out" / ".work"
         deadline = time.monotonic() + 60
-        while len(list(receipts.glob("*/*.parquet"))) < seen + 3 and time.monotonic() < deadline:
+        while len(list(receipts.glob("*/*.parquet"))) < seen + 4 and time.monotonic() < deadline:
             time.sleep(0.02)
         os.kill(child.pid, signal.SIGKILL)
         child.join()
@@ -199,7 +199,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bytes(tmp_path, called):
     time.sleep(1)  # workers notice that their parent has gone
     called()
     go(items, tmp_path / "out", engine=EngineOptions(workers=2, task_size=8))
-    assert 0 < len(called()) < 100
+    assert 0 < len(called()) <= 104
     assert parts(tmp_path / "out") == parts(tmp_path / "whole")
     assert without_times(tmp_path / "out").equals(without_times(tmp_path / "whole"))
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [

@@ -46,7 +46,9 @@ def process(item: Item, options: ToyOptions) -> Complex | Rejection:
     if word == "slow":
         time.sleep(0.05)
     seed = zlib.crc32(f"{item.id} {text} {options.tag}".encode())
-    return random_complex(np.random.default_rng(seed), item.id, repairs=["text_decoded"] if word == "mend" else [])
+    return random_complex(
+        np.random.default_rng(seed), item.id, repairs=["text_decoded"] if word == "mend" else []
+    )
 
 
 def toy_items(folder: Path, texts: dict[str, str]) -> list[Item]:
