@@ -17,6 +17,7 @@ COMMANDS = {
     "info": "holoshard.shards.cli:info",
     "show": "holoshard.shards.cli:show",
     "verify": "holoshard.shards.cli:verify",
+    "leakage": "holoshard.shards.cli:leakage",
     "train": "holoshard.train.cli:train",
     "eval": "holoshard.train.cli:evaluate",
     "predict": "holoshard.train.cli:predict",

@@ -1,8 +1,10 @@
-"""The commands of this room: shard, info, show, verify."""
+"""The commands of this room: shard, info, show, verify, leakage."""
 
 from __future__ import annotations
 
+import os
 import time
+from csv import writer
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -159,3 +161,39 @@ def verify(data: Path, *, threads: int | None = None, output: Out = OUTPUT) -> d
         "ok": report.ok, "n_complexes": report.n_complexes, "n_blocks": report.n_blocks,
         "damage": damage, "exit_code": 0 if report.ok else 1,
     }  # fmt: skip
+
+
+def leakage(
+    data: Path, *, train: str = "train", test: str = "test", csv: Path | None = None, output: Out = OUTPUT
+) -> dict[str, Any]:
+    """Say how much of the test split was seen in training: nearest proteins and ligands, and one number.
+
+    Needs RDKit, for the ligands' fingerprints.
+
+    Examples::
+        holoshard leakage data/shards
+
+        holoshard leakage data/shards --test valid --csv nearest.csv
+
+    Parameters
+    ----------
+    data
+        Folder of a data set.
+    train
+        The split that was trained on.
+    test
+        The split that judges.
+    csv
+        Write the nearest training complexes of each test complex there.
+    """
+    from .make.leakage import leakage as compare
+
+    found = compare(open_dataset(data), train, test)
+    if csv is not None:
+        header = ("id", "protein_id", "protein", "ligand_id", "ligand", "both_id", "both")
+        temporary = csv.with_name(f".{csv.name}.{os.getpid()}")
+        with temporary.open("w", newline="", encoding="utf-8") as file:
+            writer(file).writerows([header, *found.rows()])
+        os.replace(temporary, csv)
+    print("\n".join(found.lines()))
+    return {"leakage": round(found.leakage, 4), "n_test": len(found.ids), "histograms": found.histograms()}

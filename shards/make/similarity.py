@@ -54,7 +54,7 @@ def sequence_clusters(chains: Sequence[Sequence[str]]) -> NDArray[np.int64]:
     """
     distinct = sorted({s for sequences in chains for s in sequences})
     number = {s: i for i, s in enumerate(distinct)}
-    leader = _linked([words(s) for s in distinct])
+    leader = _linked(distinct)
     alone = len(distinct)
     parents = Forest(alone + len(chains))
     for i, j in enumerate(leader.tolist()):
@@ -86,28 +86,47 @@ class Forest:
         self.parent[max(a, b)] = min(a, b)
 
 
-def _linked(sequences: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> NDArray[np.int64]:
-    """Return the smallest member of each sequence's cluster."""
-    forest = Forest(len(sequences))
-    sizes = np.array([len(w) for w, _ in sequences], np.int64)
-    flat = np.concatenate([*(w for w, _ in sequences), np.zeros(0, np.int64)])
-    by_word = np.argsort(flat, kind="stable")
-    owners = np.repeat(np.arange(len(sequences)), sizes)[by_word]  # word after word: who has it,
-    places = np.concatenate([*(p for _, p in sequences), np.zeros(0, np.int64)])[by_word]  # and where
-    bounds = np.searchsorted(flat[by_word], np.arange(len(ALPHABET) ** WORD + 1))
-    longest = int(places.max(initial=0)) + 1
-    bands = 2 * longest // BAND + 3
-    for i, (mine, at) in enumerate(sequences):
-        starts = bounds[mine]
-        counts = bounds[mine + 1] - starts
+class WordIndex:
+    """Some sequences and who has which word where, to find those like one of them."""
+
+    def __init__(self, sequences: Sequence[str]) -> None:
+        self.sequences = [words(s) for s in sequences]
+        self.sizes = np.array([len(w) for w, _ in self.sequences], np.int64)
+        flat = np.concatenate([*(w for w, _ in self.sequences), np.zeros(0, np.int64)])
+        by_word = np.argsort(flat, kind="stable")
+        self._owners = np.repeat(np.arange(len(sequences)), self.sizes)[by_word]
+        self._places = np.concatenate([*(p for _, p in self.sequences), np.zeros(0, np.int64)])[by_word]
+        self._bounds = np.searchsorted(flat[by_word], np.arange(len(ALPHABET) ** WORD + 1))
+        self._longest = int(self._places.max(initial=0)) + 1
+
+    def like(self, i: int, before: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return sequences (below ``before``) that share words with i, and how many in their best band."""
+        mine, at = self.sequences[i]
+        starts = self._bounds[mine]
+        counts = self._bounds[mine + 1] - starts
         rows = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
-        other, diagonal = owners[rows], places[rows] - np.repeat(at, counts) + longest
-        before = other < i
-        other, diagonal = other[before], diagonal[before]
+        other, diagonal = self._owners[rows], self._places[rows] - np.repeat(at, counts) + self._longest
+        if before is not None:
+            other, diagonal = other[other < before], diagonal[other < before]
+        bands = 2 * self._longest // BAND + 3
+        found, hits = [], []
         for shift in (0, BAND // 2):  # a diagonal near the edge of one band is in the middle of another
-            keys, hits = np.unique(other * bands + (diagonal + shift) // BAND, return_counts=True)
-            j = keys // bands
-            near = hits >= np.maximum(SHARED * np.minimum(sizes[j], sizes[i]), LEAST)
-            for k in np.unique(j[near]).tolist():
-                forest.join(i, k)
+            keys, n = np.unique(other * bands + (diagonal + shift) // BAND, return_counts=True)
+            found.append(keys // bands)
+            hits.append(n)
+        owners, number = np.concatenate(found), np.concatenate(hits)
+        distinct, where = np.unique(owners, return_inverse=True)
+        best = np.zeros(len(distinct), np.int64)
+        np.maximum.at(best, where, number)
+        return distinct, best
+
+
+def _linked(sequences: Sequence[str]) -> NDArray[np.int64]:
+    """Return the smallest member of each sequence's cluster."""
+    index, forest = WordIndex(sequences), Forest(len(sequences))
+    for i in range(len(sequences)):
+        others, hits = index.like(i, before=i)
+        shorter = np.minimum(index.sizes[others], index.sizes[i])
+        for j in others[hits >= np.maximum(SHARED * shorter, LEAST)].tolist():
+            forest.join(i, j)
     return np.array([forest.root(i) for i in range(len(sequences))], np.int64)

@@ -1,0 +1,191 @@
+"""How much of a test set a model has already seen: its nearest training protein and ligand.
+
+Similarity of proteins is the share of the shorter chain's words that the other has along one diagonal
+(:mod:`.similarity`): 1 for the same sequence, about 0.3 at 75 % identity, near 0 for strangers. That of
+ligands is Tanimoto's on Morgan fingerprints of radius 2, 2,048 bits (Rogers & Hahn 2010,
+doi:10.1021/ci100050t). The *leakage* of a split is one number in [0, 1]: for each test complex the
+training complex that is most alike in protein *and* ligand (the smaller of the two similarities counts),
+averaged over the test set. A model that only remembers does well where it is high.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import MissingExtraError, UsageError
+from ..format.records import texts_of
+from ..read.dataset import Dataset
+from .similarity import WordIndex
+
+Scores = NDArray[np.float32]
+
+RADIUS: Final = 2  # of Morgan fingerprints
+BITS: Final = 2048
+SHORT: Final = 50  # words: in a shorter chain, such as a peptide, a single common word says nothing
+CHUNK: Final = 256  # test complexes compared with the training set at once
+BINS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Leakage:
+    """The nearest training complex of each of n test complexes, in three ways.
+
+    Attributes
+    ----------
+    ids : of the test complexes
+    protein, ligand, both : shape (n,), similarity to the nearest, in [0, 1]
+    protein_id, ligand_id, both_id : which that is
+    """
+
+    ids: Sequence[str]
+    protein: Scores
+    ligand: Scores
+    both: Scores
+    protein_id: Sequence[str]
+    ligand_id: Sequence[str]
+    both_id: Sequence[str]
+
+    @property
+    def leakage(self) -> float:
+        """Mean of ``both``."""
+        return float(self.both.mean())
+
+    def histograms(self) -> dict[str, list[int]]:
+        """Test complexes by similarity, in BINS equal bins from 0 to 1."""
+        kinds = zip(("protein", "ligand", "both"), self._scores, strict=True)
+        return {k: np.histogram(v, BINS, (0, 1))[0].tolist() for k, v in kinds}
+
+    def rows(self) -> Iterator[tuple[str, str, float, str, float, str, float]]:
+        """Yield id, nearest by protein, similarity, by ligand, similarity, by both, similarity."""
+        protein, ligand, both = (np.round(s.astype(np.float64), 4).tolist() for s in self._scores)
+        yield from zip(
+            self.ids, self.protein_id, protein, self.ligand_id, ligand, self.both_id, both, strict=True
+        )
+
+    @property
+    def _scores(self) -> tuple[Scores, Scores, Scores]:
+        return self.protein, self.ligand, self.both
+
+    def lines(self) -> list[str]:
+        """The report for people."""
+        found = self.histograms()
+        lines = ["similarity to the nearest training complex", "             protein  ligand    both"]
+        for i in range(BINS):
+            cells = "".join(f"{found[k][i]:>8}" for k in ("protein", "ligand", "both"))
+            lines.append(f"{i / BINS:.1f} to {(i + 1) / BINS:.1f}  {cells}")
+        seen = int((self.both >= 0.5).sum())
+        return [
+            *lines,
+            f"{seen} of {len(self.ids)} test complexes have a training complex alike in protein and ligand "
+            "(0.5 or more)",
+            f"leakage {self.leakage:.3f} (0: nothing like the test set was trained on, 1: all of it was)",
+        ]
+
+
+def leakage(dataset: Dataset, train: str = "train", test: str = "test") -> Leakage:
+    """Compare the test split of a data set with its training split.
+
+    Raises
+    ------
+    UsageError : a split is not there
+    MissingExtraError : RDKit is not installed
+    """
+    known, asked = _Facts.of(dataset, dataset.indices(train)), _Facts.of(dataset, dataset.indices(test))
+    distinct = sorted({*known.proteins, *asked.proteins})
+    alike = _proteins(distinct, sorted(set(asked.proteins)))
+    place = {p: i for i, p in enumerate(distinct)}
+    rows = {p: i for i, p in enumerate(sorted(set(asked.proteins)))}
+    of_known = np.array([place[p] for p in known.proteins])
+    ligands, counts = _fingerprints(known.smiles)
+    found: dict[str, list[NDArray[Any]]] = {k: [] for k in ("protein", "ligand", "both")}
+    for begin in range(0, len(asked.ids), CHUNK):
+        some = slice(begin, begin + CHUNK)
+        protein = alike[[rows[p] for p in asked.proteins[some]]][:, of_known]
+        ligand = _tanimoto(*_fingerprints(asked.smiles[some]), ligands, counts)
+        for kind, scores in (("protein", protein), ("ligand", ligand), ("both", np.minimum(protein, ligand))):
+            best = scores.argmax(1)
+            found[kind].append(np.stack([best, scores[np.arange(len(best)), best]]))
+    best = {kind: np.concatenate(parts, axis=1) for kind, parts in found.items()}
+    names = {kind: [known.ids[int(i)] for i in b[0]] for kind, b in best.items()}
+    score = {kind: b[1].astype(np.float32) for kind, b in best.items()}
+    return Leakage(
+        asked.ids,
+        score["protein"],
+        score["ligand"],
+        score["both"],
+        names["protein"],
+        names["ligand"],
+        names["both"],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    ids: list[str]
+    proteins: list[str]  # sequences of the chains, "/" between them
+    smiles: list[str]
+
+    @classmethod
+    def of(cls, dataset: Dataset, rows: NDArray[np.int64]) -> _Facts:
+        ids, proteins, smiles = list[str](), list[str](), list[str]()
+        wanted = set(rows.tolist())
+        reader = dataset.reader
+        for b in np.unique(np.searchsorted(reader.first_complex, rows, side="right") - 1).tolist():
+            for row, text in enumerate(texts_of(reader.read(b, ["text_json"])), int(reader.first_complex[b])):
+                if row in wanted:
+                    chains = text.get("sequences")
+                    ids.append(text["id"])
+                    proteins.append("/".join(sorted(chains.values())) if isinstance(chains, dict) else "")
+                    smiles.append(str(text.get("smiles", "")))
+        if not ids:
+            raise UsageError("a split without complexes has no leakage; name another with --train or --test")
+        return cls(ids, proteins, smiles)
+
+
+def _proteins(distinct: Sequence[str], asked: Sequence[str]) -> Scores:
+    """Similarity of each asked protein to each distinct one, by their most similar chains."""
+    chains = sorted({c for p in distinct for c in p.split("/") if c})
+    number = {c: i for i, c in enumerate(chains)}
+    index = WordIndex(chains)
+    owner = np.array([i for i, p in enumerate(distinct) for c in p.split("/") if c], np.int64)
+    chain = np.array([number[c] for p in distinct for c in p.split("/") if c], np.int64)
+    scores = np.zeros((len(asked), len(distinct)), np.float32)
+    for row, protein in enumerate(asked):
+        for c in filter(None, protein.split("/")):
+            others, hits = index.like(number[c])
+            shorter = np.maximum(np.minimum(index.sizes[others], index.sizes[number[c]]), SHORT)
+            share = np.zeros(len(chains), np.float32)
+            share[others] = np.minimum(hits / shorter, 1)
+            share[number[c]] = 1
+            np.maximum.at(scores[row], owner, share[chain])
+    return scores
+
+
+def _fingerprints(smiles: Sequence[str]) -> tuple[Scores, Scores]:
+    """Morgan bits, shape (n, BITS), and how many are set, shape (n,); none for a SMILES RDKit refuses."""
+    try:
+        from rdkit import Chem, RDLogger
+        from rdkit.Chem import rdFingerprintGenerator
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("rdkit", "ingest") from error
+    maker = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS)
+    made = dict[str, NDArray[Any]]()
+    RDLogger.DisableLog("rdApp.*")
+    try:
+        for s in set(smiles):
+            molecule = Chem.MolFromSmiles(s) if s else None
+            made[s] = np.zeros(BITS, np.uint8) if molecule is None else maker.GetFingerprintAsNumPy(molecule)
+    finally:
+        RDLogger.EnableLog("rdApp.error")
+    bits = np.array([made[s] for s in smiles], np.float32).reshape(len(smiles), BITS)
+    return bits, bits.sum(1)
+
+
+def _tanimoto(a: Scores, n_a: Scores, b: Scores, n_b: Scores) -> Scores:
+    common = a @ b.T
+    return np.asarray(common / np.maximum(n_a[:, None] + n_b - common, 1), np.float32)
