@@ -58,6 +58,7 @@ REPAIRS: Final = MappingProxyType({
     "squeezed_columns": "numbers run together were split at the fixed columns",
     "ligand_after_endmdl": "atoms after ENDMDL were taken as part of the first model",
     "charge_adjusted": "a formal charge was set where the drawn valence demands it",
+    "delocalised_group": "a carboxylate, guanidinium or phosphate drawn with double bonds only got one form",
     "fragments_dropped": "counter-ions or solvent beside the ligand in its file were left out",
     "atoms_missing": "the residue lacks heavy atoms of its dictionary entry",
     "ligand_copy_removed": "the structure file held the ligand, too; that copy was left out of the pocket",

@@ -6,8 +6,6 @@ recorded; nothing is ever guessed beyond that: a ligand that still makes no sens
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
@@ -15,12 +13,9 @@ from numpy.typing import NDArray
 from rdkit import Chem, rdBase
 
 from ...shards.errors import StructureError
+from .mend import charge_oniums, localise_groups, mark_aromatic, mend_ring
 from .molecule import Posed
 
-_MAX_ADDED_HYDROGENS: Final = 2  # a ring system
-# Elements that carry one bond more than their neutral valence as cations (or as an anion, boron): drawn so, a
-# missing formal charge is no matter of taste. Element -> (neutral valence, charge with one more).
-_ONIUM: Final = {5: (3, -1), 7: (3, 1), 8: (2, 1), 15: (3, 1)}
 _PLANE: Final = 1e-3  # angstrom: coordinates nearer than this to z = 0 are drawn in the plane
 _COINCIDENT: Final = 0.25  # angstrom: no two heavy atoms are this near each other
 
@@ -148,14 +143,16 @@ def sanitise(mol: Any) -> tuple[Any, list[str]]:
     """
     repairs: list[str] = []
     mark_aromatic(mol)
-    if _charge_oniums(mol):
+    if localise_groups(mol):
+        repairs.append("delocalised_group")
+    if charge_oniums(mol):
         repairs.append("charge_adjusted")
     for _ in range(8):  # ring systems of one ligand with something missing
         trial = Chem.Mol(mol)  # failing, RDKit leaves a molecule half changed
         try:
             Chem.SanitizeMol(trial)
         except Chem.KekulizeException:
-            code = _mend_ring(mol)
+            code = mend_ring(mol)
             if not code:
                 raise StructureError(
                     "ligand_unreadable", "aromatic bonds that no arrangement of double bonds explains"
@@ -166,115 +163,6 @@ def sanitise(mol: Any) -> tuple[Any, list[str]]:
         else:
             return trial, repairs
     raise StructureError("ligand_unreadable", "too many aromatic rings without their hydrogens")
-
-
-def mark_aromatic(mol: Any) -> None:
-    """Set the flags of atoms and bonds from the types of the bonds; readers do not without sanitising."""
-    aromatic = set()
-    for bond in mol.GetBonds():
-        flag = bond.GetBondType() == Chem.BondType.AROMATIC
-        bond.SetIsAromatic(flag)
-        if flag:
-            aromatic |= {bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()}
-    for atom in mol.GetAtoms():
-        atom.SetIsAromatic(atom.GetIdx() in aromatic)
-
-
-def _charge_oniums(mol: Any) -> bool:
-    """Give the charge to neutral N, O, B and P drawn with one bond too many; True if there was one."""
-    changed = False
-    for atom in mol.GetAtoms():
-        rule = _ONIUM.get(atom.GetAtomicNum())
-        if rule is None or atom.GetFormalCharge() or atom.GetDegree() <= rule[0] - 2:
-            continue
-        bonds = [bond.GetBondType() for bond in atom.GetBonds()]
-        if Chem.BondType.DATIVE in bonds or any(_is_metal(n.GetAtomicNum()) for n in atom.GetNeighbors()):
-            continue  # RDKit makes such a bond dative itself
-        total = atom.GetNumExplicitHs() + sum(bond.GetValenceContrib(atom) for bond in atom.GetBonds())
-        if (
-            Chem.BondType.AROMATIC in bonds
-        ):  # two aromatic bonds hold at most three, and a third is a substituent
-            continue
-        if atom.GetAtomicNum() == 15 and any(b == Chem.BondType.DOUBLE for b in bonds):
-            continue  # phosphorus of a phosphate
-        if total == rule[0] + 1:
-            atom.SetFormalCharge(rule[1])
-            changed = True
-    return changed
-
-
-def _is_metal(number: int) -> bool:
-    return (
-        number in (3, 4)
-        or 11 <= number <= 13
-        or 19 <= number <= 31
-        or 37 <= number <= 50
-        or 55 <= number <= 84
-        or number > 86
-    )
-
-
-def _mend_ring(mol: Any) -> str:
-    """Mend the first ring system that cannot be kekulised; the repair's code, or "" if there is none.
-
-    One or two aromatic nitrogens are given a hydrogen each: the first choice that works in the order of the
-    atoms, one before two. If none does, one nitrogen with three neighbours is given a positive charge (an
-    imidazolium or a pyridinium drawn without).
-    """
-    problems = [p for p in Chem.DetectChemistryProblems(mol) if p.GetType() == "KekulizeException"]
-    if not problems:
-        return ""
-    failing = _ring_system(mol, problems[0].GetAtomIndices())
-    nitrogens = [
-        a
-        for a in map(mol.GetAtomWithIdx, failing)
-        if a.GetAtomicNum() == 7 and not (a.GetFormalCharge() or a.GetNumExplicitHs())
-    ]
-    bare = [a.GetIdx() for a in nitrogens if a.GetDegree() == 2]
-    full = [a.GetIdx() for a in nitrogens if a.GetDegree() == 3]
-    charges = [(i,) for i in full]
-    hydrogens = [c for count in range(1, _MAX_ADDED_HYDROGENS + 1) for c in combinations(bare, count)]
-    for code, choices, change in (
-        ("aromatic_nh_added", hydrogens, _give_hydrogen),
-        ("charge_adjusted", charges, _give_charge),
-    ):
-        for chosen in choices:
-            trial = Chem.Mol(mol)
-            for index in chosen:
-                change(trial.GetAtomWithIdx(index))
-            if not _still_fails(trial, set(failing)):
-                for index in chosen:
-                    change(mol.GetAtomWithIdx(index))
-                return code
-    return ""
-
-
-def _ring_system(mol: Any, seeds: Iterable[int]) -> list[int]:
-    """Everything that aromatic bonds connect to some atoms: the complaint does not name them all."""
-    found, edge = set(seeds), list(seeds)
-    while edge:
-        for bond in mol.GetAtomWithIdx(edge.pop()).GetBonds():
-            if bond.GetBondType() == Chem.BondType.AROMATIC:
-                new = {bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()} - found
-                found |= new
-                edge += new
-    return sorted(found)
-
-
-def _give_charge(atom: Any) -> None:
-    atom.SetFormalCharge(1)
-
-
-def _give_hydrogen(atom: Any) -> None:
-    atom.SetNumExplicitHs(1)
-    atom.SetNoImplicit(True)
-
-
-def _still_fails(mol: Any, failing: set[int]) -> bool:
-    for problem in Chem.DetectChemistryProblems(mol):
-        if problem.GetType() != "KekulizeException" or failing & set(problem.GetAtomIndices()):
-            return True
-    return False
 
 
 def main_fragment(mol: Any) -> tuple[Any, NDArray[np.int64], list[str]]:
