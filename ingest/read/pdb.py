@@ -1,7 +1,9 @@
-"""PDB files: what has to be mended or refused before gemmi's fixed columns can be trusted.
+"""PDB files.
 
-gemmi slices columns as the format says and never complains, so a line whose fields were shifted or
-written free of columns gives wrong numbers without a word. Every coordinate line is checked here.
+Files that keep strictly to the columns of the format are read by ``columns``, all lines at once; gemmi
+reads their header, and every other file whole. gemmi slices columns as the format says and never
+complains, so a line whose fields were shifted or written free of columns would give wrong numbers
+without a word: every coordinate line is checked before.
 """
 
 from __future__ import annotations
@@ -13,33 +15,61 @@ from typing import Any, Final
 
 import gemmi
 import numpy as np
+from numpy.typing import NDArray
 
 from ...shards.errors import StructureError
+from .columns import read_columns
 from .components import component
-from .structure import Header, Structure, expand, flatten
+from .structure import Header, Structure, assemble, expand, flatten, links_of
 
 _ATOM: Final = int.from_bytes(b"ATOM", "little")
 _HETATM: Final = int.from_bytes(b"HETA", "little")
 _MODEL: Final = int.from_bytes(b"MODE", "little")
 _ENDMDL: Final = int.from_bytes(b"ENDM", "little")
+_END: Final = int.from_bytes(b"END", "little")
+_LINK: Final = int.from_bytes(b"LINK", "little")
+_SSBOND: Final = int.from_bytes(b"SSBO", "little")
 _NUMBER: Final = re.compile(rb"\s*[-+]?(\d+\.?\d*|\.\d+)\s*")
 _MONTHS: Final = {m: i + 1 for i, m in enumerate(
     "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split())}  # fmt: skip
 
 
 class _Lines:
-    """Where the lines of a file begin, and which record each is."""
+    """Where the lines of a file begin and end, which record each is, and which are the atoms of it."""
 
     def __init__(self, data: bytes) -> None:
-        padded = np.frombuffer(data + b"\n\0\0\0\0", np.uint8)
-        ends = np.flatnonzero(padded == 10)
-        self.bytes = padded
+        self.data = data
+        text = np.frombuffer(data, np.uint8)
+        ends = np.flatnonzero(text == 10)
+        if not data.endswith(b"\n"):
+            ends = np.append(ends, len(data))
         self.start = np.zeros(len(ends), np.int64)
         self.start[1:] = ends[:-1] + 1
         self.length = ends - self.start
-        words = np.ndarray((len(padded) - 3,), "<u4", padded, strides=(1,))  # the four bytes from each place
-        self.record = words[self.start]
+        # The four bytes at each place; a line near the end may have fewer and is then no record of ours.
+        words = np.ndarray((max(len(data) - 3, 0),), "<u4", text, strides=(1,)) if len(data) > 3 else np.zeros(1, "<u4")
+        self.record = words[np.minimum(self.start, len(words) - 1)]
         self.is_atom = (self.record == _ATOM) | (self.record == _HETATM)
+        over = np.flatnonzero((self.record & np.uint32(0xFFFFFF)) == _END)
+        for line in over.tolist():  # END closes the file, ENDMDL a model
+            at = int(self.start[line])
+            if data[at : at + int(self.length[line])].strip() == b"END":
+                self.is_atom[line:] = False
+                break
+
+    def rows(self) -> NDArray[np.uint8]:
+        """The atom lines as an array of characters, shape (n, 80), blank past their ends."""
+        start, length = self.start[self.is_atom], self.length[self.is_atom]
+        if int(start[-1]) + 80 <= len(self.data):
+            text = np.frombuffer(self.data, np.uint8)
+        else:
+            text = np.frombuffer(self.data + b" " * 80, np.uint8)
+        windows = np.ndarray((len(text) - 79,), "V80", text, strides=(1,))
+        rows = windows[start].view(np.uint8).reshape(-1, 80)
+        shortest = int(length.min())
+        if shortest < 80:
+            rows[:, shortest:][np.arange(shortest, 80) >= length[:, None]] = 32
+        return rows
 
 
 def read_pdb(data: bytes, name: str, assembly: str) -> Structure:
@@ -50,6 +80,8 @@ def read_pdb(data: bytes, name: str, assembly: str) -> Structure:
     StructureError
         ``parse_failed``, ``format_mismatch`` (free columns, as PQR has them), ``structure_bad_coordinates``.
     """
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     lines = _Lines(data)
     n_models, repairs = 1, []
     if ((lines.record == _MODEL) | (lines.record == _ENDMDL)).any():
@@ -59,16 +91,59 @@ def read_pdb(data: bytes, name: str, assembly: str) -> Structure:
             repairs.append("ligand_after_endmdl")
     if not lines.is_atom.any():
         raise StructureError("structure_empty", f"{name} has no ATOM or HETATM record")
-    blank_elements = _check_columns(data, lines, name)
-    try:
-        parsed = gemmi.read_pdb_string(data)
-    except (RuntimeError, ValueError, IndexError) as error:
-        raise StructureError("parse_failed", f"{name}: {error}") from error
+    if not assembly:
+        found = _read_strict(lines, n_models, tuple(repairs))
+        if found is not None:
+            return found
+    return _read_lenient(data, lines, name, assembly, n_models, repairs)
+
+
+def _read_strict(lines: _Lines, n_models: int, repairs: tuple[str, ...]) -> Structure | None:
+    """The file by its columns, all lines at once; None if one of them is not as the format says."""
+    if int(lines.length[lines.is_atom].min()) < 66:
+        return None
+    columns = read_columns(lines.rows(), lines.record[lines.is_atom] == _HETATM)
+    if columns is None:
+        return None
+    parsed = _parse(_header_text(lines), "the header")
+    return assemble(columns, links_of(parsed), _header(parsed, n_models), repairs, "pdb")
+
+
+def _header_text(lines: _Lines) -> bytes:
+    """What stands before the first atom, and links wherever they stand."""
+    first = int(np.argmax(lines.is_atom))
+    head = lines.data[: int(lines.start[first])]
+    late = np.flatnonzero((lines.record[first:] == _LINK) | (lines.record[first:] == _SSBOND)) + first
+    starts, lengths = lines.start.tolist(), lines.length.tolist()
+    return head + b"".join(lines.data[starts[i] : starts[i] + lengths[i]] + b"\n" for i in late.tolist())
+
+
+def _read_lenient(
+    data: bytes, lines: _Lines, name: str, assembly: str, n_models: int, repairs: list[str]
+) -> Structure:
+    """The file by gemmi, where its lines can be trusted, with what is missing from them filled in."""
+    blank_elements = _check_columns(lines, name)
+    if lines.data.isascii() and _signs_first(lines):
+        repairs.append("charge_swapped")
+    parsed = _parse(data, name)
     header = _header(parsed, n_models)
     if assembly:
         expand(parsed, assembly, name)
     found = flatten(parsed, "pdb", header, tuple(repairs))
     return _with_elements(found) if blank_elements else found
+
+
+def _parse(data: bytes, name: str) -> gemmi.Structure:
+    try:
+        return gemmi.read_pdb_string(data)
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise StructureError("parse_failed", f"{name}: {error}") from error
+
+
+def _signs_first(lines: _Lines) -> bool:
+    """True if a charge is written "+2" and not "2+"."""
+    rows = lines.rows()
+    return bool((((rows[:, 78] == 43) | (rows[:, 78] == 45)) & (rows[:, 79] >= 48) & (rows[:, 79] <= 57)).any())
 
 
 def _first_model(data: bytes, lines: _Lines) -> tuple[bytes, int, bool]:
@@ -97,23 +172,19 @@ def _first_model(data: bytes, lines: _Lines) -> tuple[bytes, int, bool]:
     return head + between(begin + 1, stop) + between(tail, len(starts)), n_models, late
 
 
-def _check_columns(data: bytes, lines: _Lines, name: str) -> bool:
+def _check_columns(lines: _Lines, name: str) -> bool:
     """Refuse lines whose coordinates are not where the format has them; True if element columns are blank."""
     start, length = lines.start[lines.is_atom], lines.length[lines.is_atom]
     if length.min() < 54:
         short = int(start[int(np.argmax(length < 54))])
         raise StructureError(
-            "parse_failed", f"{name}: line {_line(data, short)} ends before its coordinates do"
+            "parse_failed", f"{name}: line {_line(lines.data, short)} ends before its coordinates do"
         )
-    text = lines.bytes
-    dots = (text[start + 34] == 46) & (text[start + 42] == 46) & (text[start + 50] == 46)
+    rows = lines.rows()
+    dots = (rows[:, 34] == 46) & (rows[:, 42] == 46) & (rows[:, 50] == 46)
     for at in start[~dots].tolist():  # not "%8.3f": legal only if the columns still hold one number each
-        _check_line(data, at, name)
-    blank = length < 78
-    if not blank.all():
-        last = np.minimum(start + 77, len(text) - 1)
-        blank |= (text[last] == 32) & (text[last - 1] == 32)
-    return bool(blank.any())
+        _check_line(lines.data, at, name)
+    return bool(((rows[:, 76] == 32) & (rows[:, 77] == 32)).any())
 
 
 def _check_line(data: bytes, at: int, name: str) -> None:

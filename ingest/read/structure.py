@@ -88,7 +88,7 @@ class Structure:
     residue_name, residue_chain : S8; the chain as the authors named it
     residue_subchain : S8, label_asym_id of an mmCIF file, b"" in others
     residue_number : int32, residue_insertion : uint8, 0 for none
-    residue_entity : uint8, index into ENTITIES
+    residue_entity : uint8, index into ENTITIES, as the file has it; 0 in a PDB file
     residue_het : bool, written as HETATM
     """
 
@@ -157,7 +157,7 @@ def sniff(data: bytes, name: str) -> Format:
         ``empty_file``, ``format_mismatch`` for a known format that holds no structure, ``format_unknown``.
     """
     head = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
-    if not data.strip():
+    if not head and not data.strip(b"\xef\xbb\xbf \t\r\n"):
         raise StructureError("empty_file", f"{name} has no content")
     if b"dataBlocks" in data[:512] or b"dataBlocks" in data[-64:] or b"categories" in data[:512]:
         return "bcif"
@@ -272,8 +272,8 @@ def flatten(
     flat = gemmi.FlatStructure(structure)
     if not len(flat):
         return assemble({}, (), header, repairs, kind)
-    first = flat.model_num
-    stop = len(flat) if first[0] == first[-1] else int(np.argmax(first != first[0]))
+    models = flat.model_num
+    stop = len(flat) if models[0] == models[-1] else int(np.argmax(models != models[0]))
     columns: dict[str, Any] = {
         "position": np.array(flat.pos[:stop], np.float64),
         "element": _ELEMENT[flat.elements[:stop]],
@@ -284,14 +284,15 @@ def flatten(
         "b_factor": np.array(flat.b_iso[:stop], np.float32),
         "residue_name": _packed(flat.residue_names, stop),
         "residue_chain": _packed(flat.chain_ids, stop),
-        "residue_subchain": _packed(flat.subchains, stop),
         "residue_number": np.array(flat.resnums[:stop], np.int32),
         "residue_insertion": np.array(flat.icodes[:stop]).view(np.uint8),
-        "residue_entity": np.array(flat.entity_type[:stop], np.uint8),
         "residue_het": np.array(flat.het_flags[:stop]) == ord("H"),
     }
+    if kind != "pdb":  # in a PDB file both are gemmi's guesses
+        columns["residue_subchain"] = _packed(flat.subchains, stop)
+        columns["residue_entity"] = np.array(flat.entity_type[:stop], np.uint8)
     columns["residue_insertion"][columns["residue_insertion"] == ord(" ")] = 0
-    return assemble(columns, _links(structure), header, repairs, kind)
+    return assemble(columns, links_of(structure), header, repairs, kind)
 
 
 def _packed(names: NDArray[np.int8], stop: int) -> NDArray[np.uint64]:
@@ -302,39 +303,52 @@ def _packed(names: NDArray[np.int8], stop: int) -> NDArray[np.uint64]:
 def assemble(
     columns: dict[str, Any], links: tuple[Link, ...], header: Header, repairs: tuple[str, ...], kind: Format
 ) -> Structure:
-    """Structure of columns that are all per atom: finds where residues begin.
+    """Structure of columns as readers have them.
 
     Parameters
     ----------
-    columns : as the attributes of Structure, residue columns with one row an atom, names as uint64
+    columns : as the attributes of Structure, names as uint64. With "first", the first atom of each residue,
+        residue columns have a row a residue (but for residue_het); without it a row an atom, and residues
+        begin wherever one of them changes. residue_subchain and residue_entity may be missing
     """
     if not columns:
-        empty = {k: np.zeros(0, np.uint64) for k in (*ATOM_COLUMNS, *RESIDUE_COLUMNS)}
-        columns = {**empty, "position": np.zeros((0, 3)), "element": np.zeros(0, np.uint8)}
+        columns = {k: np.zeros(0, np.uint64) for k in (*ATOM_COLUMNS, *RESIDUE_COLUMNS)}
+        columns |= {"position": np.zeros((0, 3)), "element": np.zeros(0, np.uint8)}
     n = len(columns["element"])
-    new = np.ones(n, bool)
-    keys = ("residue_number", "residue_name", "residue_chain", "residue_insertion", "residue_subchain")
-    if n:
-        new[1:] = False
-        for key in keys:
-            column = columns[key]
-            new[1:] |= column[1:] != column[:-1]
-    first = np.flatnonzero(new)
-    residues = {k: columns[k][first] for k in RESIDUE_COLUMNS}
+    first = columns.get("first")
+    residues = {k: columns[k] for k in RESIDUE_COLUMNS if k in columns}
+    if first is None:
+        first = _starts(columns, n)
+        residues = {k: v[first] for k, v in residues.items()}
+    else:
+        residues["residue_het"] = columns["residue_het"][first]
+    residues.setdefault("residue_subchain", np.zeros(len(first), np.uint64))
+    residues.setdefault("residue_entity", np.zeros(len(first), np.uint8))
     for key in ("residue_name", "residue_chain", "residue_subchain"):
         residues[key] = residues[key].view("S8")
     atoms = {k: columns[k] for k in ATOM_COLUMNS}
     atoms["name"] = atoms["name"].view("S8")
+    start = np.append(first, n)
     return Structure(
         **atoms,
         **residues,
-        residue=np.cumsum(new, dtype=np.int32) - np.int32(1),
-        residue_start=np.append(first, n),
+        residue=np.repeat(np.arange(len(first), dtype=np.int32), np.diff(start)),
+        residue_start=start,
         links=links,
         header=header,
         repairs=repairs,
         format=kind,
     )
+
+
+def _starts(columns: dict[str, Any], n: int) -> NDArray[np.int64]:
+    """First atom of each residue."""
+    new = np.ones(n, bool)
+    new[1:] = False
+    for key in ("residue_number", "residue_name", "residue_chain", "residue_insertion", "residue_subchain"):
+        if key in columns:
+            new[1:] |= columns[key][1:] != columns[key][:-1]
+    return np.flatnonzero(new)
 
 
 _KINDS: Final[dict[str, LinkKind]] = {
@@ -346,7 +360,8 @@ _KINDS: Final[dict[str, LinkKind]] = {
 }
 
 
-def _links(structure: gemmi.Structure) -> tuple[Link, ...]:
+def links_of(structure: gemmi.Structure) -> tuple[Link, ...]:
+    """The bonds that LINK, SSBOND or struct_conn state, but for those to symmetry copies."""
     found = []
     for connection in structure.connections:
         if connection.asu == gemmi.Asu.Different:  # the partner is a symmetry copy, not in the file
