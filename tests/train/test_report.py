@@ -13,7 +13,7 @@ from holoshard.shards.complex import Flag
 from holoshard.shards.errors import DataError, UsageError
 from holoshard.shards.read.dataset import open_dataset
 from holoshard.train import predictor
-from holoshard.train.judge import figures, page
+from holoshard.train.judge import baselines, figures, page
 from holoshard.train.judge.evaluate import evaluate
 from holoshard.train.judge.pocket import scene
 from holoshard.train.judge.predictions import read_predictions, write_predictions
@@ -65,9 +65,10 @@ def dataset(data):
 @pytest.fixture
 def run(data, tmp_path, monkeypatch):
     monkeypatch.setattr(predictor, "Predictor", FormulaPredictor)
+    monkeypatch.setattr(baselines, "N_TREES", 10)
     folder = run_folder(tmp_path / "run", data)
     for split in ("valid", "test"):
-        evaluate(folder, split, n_boot=50)
+        evaluate(folder, split, n_boot=50, baselines=split == "test")
     return folder
 
 
@@ -85,7 +86,7 @@ def test_the_page_is_whole_and_alone(run):
             assert inner[1:] in found.ids
     outside = set(re.findall(r"https?://[^\s\"'<>]+", text))
     assert outside <= {"http://www.w3.org/1999/xlink", "http://www.w3.org/2000/svg"}
-    assert found.tags.count("svg") == 7  # scatter, errors, curves, and two intervals for each split
+    assert found.tags.count("svg") == 5  # scatter, errors, curves, and intervals of RMSE and Pearson
     assert "nan" not in re.sub(r"<script.*?</script>", "", text, flags=re.S).lower().replace("nano", "")
 
 
@@ -115,6 +116,7 @@ def test_what_comes_from_data_is_no_markup(run):
         run / "predictions-test.csv", replace(table, id=tuple(ids), target=(evil,) * len(table))
     )
     (run / "predictions-$x<b>.csv").write_bytes((run / "predictions-test.csv").read_bytes())
+    (run / 'evaluation-"><b>.json').write_bytes((run / "evaluation-test.json").read_bytes())
     text = write_report(run).read_text(encoding="utf-8")
     found = Checker(text)
     assert "alert(" in text

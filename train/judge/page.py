@@ -15,7 +15,7 @@ STYLE: Final = """
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e7ea; --quiet: #9aa5ae; --paper: #15181b;
   --raised: #1e2327; --line: #353c42; --warn: #ffce8a; --warn-paper: #3a2a12; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1.5rem 4rem; max-width: 68rem; background: var(--paper);
+body { margin: 0 auto; padding: 2rem 1.5rem 4rem; max-width: 72rem; background: var(--paper);
   color: var(--ink); font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; }
 h1 { font-size: 1.7rem; margin: 0; overflow-wrap: anywhere; }
 h2 { font-size: 1.15rem; margin: 2.6rem 0 .6rem; }
@@ -28,15 +28,15 @@ p { max-width: 46rem; } .quiet, figcaption, caption { color: var(--quiet); font-
 .tile b { display: block; font-size: 1.7rem; font-weight: 600; line-height: 1.25;
   font-variant-numeric: tabular-nums; }
 .tile span { display: block; font-size: .85rem; color: var(--quiet); font-variant-numeric: tabular-nums; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; margin: .6rem 0; font-size: .9rem; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; margin: .6rem 0; font-size: .88rem; }
 caption { text-align: left; padding-bottom: .3rem; caption-side: top; }
 th, td { padding: .28rem 1rem .28rem 0; text-align: left; border-bottom: 1px solid var(--line); }
 th { font-weight: 600; white-space: nowrap; } td.number, th.number { text-align: right; white-space: nowrap;
-  font-variant-numeric: tabular-nums; } td.id { overflow-wrap: anywhere; min-width: 9rem; }
+  font-variant-numeric: tabular-nums; } td.id { overflow-wrap: anywhere; min-width: 7rem; }
 figure { margin: 1rem 0; } figure svg { display: block; }
 pre { background: var(--raised); border-radius: .4rem; padding: .8rem 1rem; overflow-x: auto;
   font: .84rem/1.45 ui-monospace, Menlo, Consolas, monospace; }
-summary { cursor: pointer; color: var(--quiet); } canvas { background: var(--raised); border-radius: .4rem;
+summary { cursor: pointer; color: var(--quiet); } select { max-width: 100%; } canvas { background: var(--raised); border-radius: .4rem;
   touch-action: none; cursor: grab; max-width: 100%; } .side { display: flex; flex-wrap: wrap; gap: 1.5rem; }
 .side figure { flex: 1 1 24rem; }
 """
@@ -46,6 +46,11 @@ def text(value: Any) -> str:
     """Any value as text that cannot be markup; control characters are made visible."""
     shown = "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in str(value))
     return html.escape(shown)
+
+
+def slug(name: str) -> str:
+    """A name as part of an element's id: letters, digits and hyphens; different names stay different."""
+    return "".join(c if c.isascii() and c.isalnum() else f"-{ord(c):x}-" for c in name)
 
 
 def page(title: str, body: Iterable[str]) -> str:

@@ -41,7 +41,7 @@ SCRIPT: Final = """
     const style = getComputedStyle(document.body), ink = style.color, quiet = "#8794a0";
     let reach = 1;
     for (let i = 0; i < n; i++) reach = Math.max(reach, Math.hypot(xyz[3*i], xyz[3*i+1], xyz[3*i+2]));
-    const scale = zoom * Math.min(width, height) / 2 / reach, at = [];
+    const scale = zoom * Math.min(width, height) / 1.75 / reach, at = [];
     for (let i = 0; i < n; i++) {
       const [x, y, z] = [xyz[3*i], xyz[3*i+1], xyz[3*i+2]], row = r => turn[r]*x + turn[r+1]*y + turn[r+2]*z;
       at.push([row(0) * scale, -row(3) * scale, row(6)]);

@@ -159,14 +159,8 @@ def _baselines(run: Run) -> list[str]:
         for name, other in others.items():
             rows += [_row(name, other), _row(f"this run - {name}", other["difference"], "+")]
         parts.append(page.table(["predictor", *SHOWN.values()], rows, f"{split} split"))
-        pairs = [("this run", result), *others.items()]
-        drawn = (
-            figures.intervals(
-                [(name, r.get(key), r.get(f"{key}_ci")) for name, r in pairs], SHOWN[key], f"{split}-{key}"
-            )
-            for key in ("rmse", "pearson")
-        )
-        parts.append(f'<div class="side">{"".join(f"<figure>{svg}</figure>" for svg in drawn)}</div>')
+        if len(others) > 1:
+            parts.append(_drawn(split, [("this run", result), *others.items()]))
         missing = result.get("baselines_left_out", {})
         parts += [page.paragraph(f"{name} left out: {why}", "quiet") for name, why in missing.items()]
     if parts:
@@ -176,6 +170,15 @@ def _baselines(run: Run) -> list[str]:
         )
         parts.append(page.paragraph(note, "quiet"))
     return parts
+
+
+def _drawn(split: str, judged: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    svgs = (
+        figures.intervals([(name, r.get(key), r.get(f"{key}_ci")) for name, r in judged], SHOWN[key],
+                          f"{page.slug(split)}-{key}")
+        for key in ("rmse", "pearson")
+    )  # fmt: skip
+    return f'<div class="side">{"".join(f"<figure>{svg}</figure>" for svg in svgs)}</div>'
 
 
 def _by_label(run: Run, key: str, label: str) -> list[str]:
