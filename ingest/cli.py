@@ -12,8 +12,8 @@ from ..shards.console import Output
 from ..shards.errors import NothingKeptError, UsageError
 from .engine import EngineOptions, run
 from .pipeline import IngestOptions, process
-from .sites import find_sites
 from .reasons import REASONS
+from .sites import find_sites
 from .sources.layouts import choose, items
 
 log = logging.getLogger("holoshard")

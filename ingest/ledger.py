@@ -18,7 +18,7 @@ from typing import Any, Final
 import polars as pl
 
 from ..shards.errors import DataError
-from .item import Item, Locator
+from .item import Item, Locator, Rejection
 from .reasons import REASONS
 
 LEDGER: Final = "ledger.parquet"

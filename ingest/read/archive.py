@@ -28,7 +28,7 @@ from ...shards.errors import StructureError
 from ..item import Locator
 
 igzip: Any = untyped_igzip
-IsalError: type[Exception] = isal_zlib.IsalError
+IsalError: Any = isal_zlib.IsalError
 
 MAX_BYTES: Final = 1 << 30  # of one file, unpacked: no structure is larger, a decompression bomb is
 GZIP: Final = b"\x1f\x8b"

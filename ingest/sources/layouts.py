@@ -14,8 +14,18 @@ from typing import Final, cast
 
 from ...shards.errors import UsageError
 from ..item import Item, Locator, Rejection
+from .crossdocked import CrossDocked
+from .dude import Dude
 from .labels import LabelTable, header_of, pick
+from .misato import Misato
+from .openfe import OpenFe
+from .pairs import Pairs
 from .pdbbind import Pdbbind, parse_index
+from .plinder import Plinder
+from .posebusters import PoseBusters
+from .predicted import Predicted
+from .rcsb import Rcsb
+from .sair import Sair
 from .source import Request, Source
 from .table import LIGAND, STRUCTURE, Table
 from .tree import Tree
@@ -23,7 +33,10 @@ from .tree import Tree
 log = logging.getLogger("holoshard")
 
 # `auto` takes the first that recognises a source.
-LAYOUTS: Final[tuple[Source, ...]] = (Table(), Pdbbind())
+LAYOUTS: Final[tuple[Source, ...]] = (
+    Table(), Sair(), Plinder(), OpenFe(), Dude(), PoseBusters(), Pdbbind(), CrossDocked(), Misato(),
+    Predicted(), Rcsb(), Pairs(),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

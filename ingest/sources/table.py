@@ -72,6 +72,8 @@ class Table:
         """A table with columns for an id, a structure file and a ligand."""
         try:
             locator = find_table(request)
+            if request.labels is None and not _has_files(request, locator):
+                return ""
         except UsageError:
             return ""
         return f"{locator} has columns for an id, a structure file and a ligand"
@@ -87,6 +89,15 @@ class Table:
         base = _Base.of(request, locator, frame, columns.structure)
         for number, row in enumerate(rows(frame), 1):
             yield _item(number, row, columns, base)
+
+
+def _has_files(request: Request, locator: Locator) -> bool:
+    """True if any of the first rows names a file that is there: a stray table does not make a layout."""
+    frame = read_table(locator).head(64)
+    columns = _Columns.of(frame.columns)
+    base = _Base.of(request, locator, frame, columns.structure)
+    found = (base.locator(row[columns.structure]) for row in rows(frame))
+    return any(isinstance(one, Locator) and one.path.is_file() for one in found)
 
 
 def find_table(request: Request) -> Locator:

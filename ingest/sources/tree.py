@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,29 @@ from ...shards.errors import StructureError, UsageError
 from ..item import Locator, Rejection
 from ..read import archive
 
+PACKED: Final = (".gz", ".zst")
 PEEKED: Final = 4096  # names that a layout may look at before it says whether it knows them
+
+
+def plain(name: str) -> str:
+    """A name without the suffix of its compression."""
+    for suffix in PACKED:
+        name = name.removesuffix(suffix)
+    return name
+
+
+def folders_of(names: Iterable[str]) -> dict[str, list[str]]:
+    """File names by folder ("" is the root), both sorted."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(names):
+        folder, _, base = name.rpartition("/")
+        found.setdefault(folder, []).append(base)
+    return dict(sorted(found.items()))
+
+
+def join(folder: str, base: str) -> str:
+    """The name of a file in a folder of a tree."""
+    return f"{folder}/{base}" if folder else base
 
 
 class Tree:
@@ -50,11 +72,7 @@ class Tree:
     @cached_property
     def folders(self) -> dict[str, list[str]]:
         """File names by folder ("" is the root), both sorted."""
-        found: dict[str, list[str]] = {}
-        for name in self.names:
-            folder, _, base = name.rpartition("/")
-            found.setdefault(folder, []).append(base)
-        return dict(sorted(found.items()))
+        return folders_of(self.names)
 
     def locator(self, name: str) -> Locator:
         """Where the file of this name lies."""

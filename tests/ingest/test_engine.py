@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -213,7 +214,8 @@ def test_interrupt_stops_promptly(tmp_path):
     script.write_text(
         f"import sys; sys.path[:0] = {sys.path[:2]!r}\n"
         "from pathlib import Path; from toy import run_slowly\n"
-        f"if __name__ == '__main__': run_slowly(Path({str(tmp_path / 'in')!r}), 400, 2, Path({str(tmp_path / 'out')!r}))\n"
+        "if __name__ == '__main__':\n"
+        f"    run_slowly(Path({str(tmp_path / 'in')!r}), 400, 2, Path({str(tmp_path / 'out')!r}))\n"
     )
     child = subprocess.Popen([sys.executable, str(script)], start_new_session=True, stderr=subprocess.PIPE)
     while len(list((tmp_path / "out" / ".work").glob("*/*.parquet"))) < 2:
@@ -252,7 +254,7 @@ def test_tasks_are_cut_by_content(tmp_path):
     items = [Item(f"c{k}", Locator(tmp_path)) for k in range(1000)]
     prior = ledger.Prior(tmp_path)
     tasks = [[item.id for item in task.items] for task in cut(items, 16, prior)]
-    assert sum(tasks, []) == [item.id for item in items]
+    assert list(chain.from_iterable(tasks)) == [item.id for item in items]
     assert all(8 <= len(task) <= 32 for task in tasks[:-1])
     again = [[item.id for item in task.items] for task in cut(items[500:], 16, prior)]
     assert len([task for task in again if task not in tasks]) <= 3
