@@ -18,6 +18,7 @@ COMMANDS = {
     "show": "holoshard.shards.cli:show",
     "verify": "holoshard.shards.cli:verify",
     "leakage": "holoshard.shards.cli:leakage",
+    "export": "holoshard.shards.cli:export",
     "train": "holoshard.train.cli:train",
     "eval": "holoshard.train.cli:evaluate",
     "predict": "holoshard.train.cli:predict",

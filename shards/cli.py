@@ -1,4 +1,4 @@
-"""The commands of this room: shard, info, show, verify, leakage."""
+"""The commands of this room: shard, info, show, verify, leakage, export."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from .console import Output
+from .make.export import export_structures
 from .make.pack import MEMORY, pack
 from .make.split import Method
 from .make.verify import verify as check_all
 from .read.dataset import open_dataset
-from .read.describe import describe_complex, info_text, summarise
+from .read.describe import describe_complex, find, info_text, summarise
 
 OUTPUT = Output()
 Out = Annotated[Output, Parameter(name="*")]
@@ -197,3 +198,38 @@ def leakage(
         os.replace(temporary, csv)
     print("\n".join(found.lines()))
     return {"leakage": round(found.leakage, 4), "n_test": len(found.ids), "histograms": found.histograms()}
+
+
+def export(
+    data: Path,
+    which: Annotated[tuple[str, ...], Parameter(negative=())] = (),
+    *,
+    out: Path,
+    split: str | None = None,
+    output: Out = OUTPUT,
+) -> dict[str, Any]:
+    """Write complexes as SDF (ligand) and PDB (pocket) again, with their labels as a table.
+
+    Coordinates are those of the source, to 0.001 angstrom. holoshard ingest reads the folder.
+
+    Examples::
+        holoshard export data/shards 10gs 1a30 --out found
+
+        holoshard export data/shards --split test --out test-structures
+
+    Parameters
+    ----------
+    data
+        Folder of a data set, or one shard or part file.
+    which
+        Ids or rows; all of the split if none is given.
+    out
+        Folder to make.
+    split
+        All of this split; all complexes if neither this nor an id is given.
+    """
+    dataset = open_dataset(data)
+    rows = [find(dataset, w) for w in which] if which else dataset.indices(split).tolist()
+    n = export_structures(dataset, rows, out)
+    print(f"{out}: {n} complexes as NAME_ligand.sdf and NAME_pocket.pdb, and labels.csv")
+    return {"out": str(out), "n_complexes": n}

@@ -169,19 +169,17 @@ def _proteins(distinct: Sequence[str], asked: Sequence[str]) -> Scores:
 def _fingerprints(smiles: Sequence[str]) -> tuple[Scores, Scores]:
     """Morgan bits, shape (n, BITS), and how many are set, shape (n,); none for a SMILES RDKit refuses."""
     try:
-        from rdkit import Chem, RDLogger
+        from rdkit import Chem
         from rdkit.Chem import rdFingerprintGenerator
+        from rdkit.rdBase import BlockLogs
     except ModuleNotFoundError as error:
         raise MissingExtraError("rdkit", "ingest") from error
     maker = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS)
     made = dict[str, NDArray[Any]]()
-    RDLogger.DisableLog("rdApp.*")
-    try:
+    with BlockLogs():
         for s in set(smiles):
             molecule = Chem.MolFromSmiles(s) if s else None
             made[s] = np.zeros(BITS, np.uint8) if molecule is None else maker.GetFingerprintAsNumPy(molecule)
-    finally:
-        RDLogger.EnableLog("rdApp.error")
     bits = np.array([made[s] for s in smiles], np.float32).reshape(len(smiles), BITS)
     return bits, bits.sum(1)
 
