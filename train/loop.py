@@ -191,7 +191,7 @@ class Trainer:
         self.at.step, self.at.step_in_epoch = self.at.step + 1, self.at.step_in_epoch + 1
         self.samples, self.steps = self.samples + len(batch["index"]), self.steps + 1
         self.tokens += int(batch["atom_mask"].sum())
-        self.last = {"lr": lr, "grad_norm": norm}
+        self.last |= {"lr": lr, "grad_norm": norm}
 
     def skip(self, batch: Tensors, norm: float) -> None:
         """Count and write down a step whose gradient is not finite; stop after too many in a row."""
