@@ -187,6 +187,11 @@ def _identity(smiles: str, mol: Any) -> tuple[str, str]:
     return _IDENTITIES[smiles]
 
 
+def forget() -> None:
+    """Empty the memory of identities."""
+    _IDENTITIES.clear()
+
+
 def inchikey(mol: Any) -> str:
     """Standard InChIKey, or "" where InChI refuses the molecule."""
     return str(rdinchi.MolToInchiKey(mol, "")) or str(rdinchi.MolToInchiKey(_without_dative(mol), ""))

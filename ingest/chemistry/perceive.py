@@ -77,9 +77,16 @@ def refuse_queries(mol: Any) -> None:
             )
 
 
-def is_flat(mol: Any) -> bool:
+def is_posed(mol: Any) -> bool:
+    """True if nothing is wrong with the coordinates; :func:`check_coordinates` says what is."""
+    positions = mol.GetConformer().GetPositions()
+    finite = np.isfinite(positions.sum())  # also false where the sum overflows: no pose either
+    return bool(finite and not _is_flat(positions) and _closest(mol) is None)
+
+
+def _is_flat(positions: NDArray[np.float64]) -> bool:
     """True if every atom lies in the plane z = 0, as in a drawing (or where there are no coordinates)."""
-    return bool(np.abs(mol.GetConformer().GetPositions()[:, 2]).max() < _PLANE)
+    return bool(np.abs(positions[:, 2]).max() < _PLANE)
 
 
 def check_coordinates(mol: Any, claims_3d: bool | None) -> None:
@@ -99,7 +106,7 @@ def check_coordinates(mol: Any, claims_3d: bool | None) -> None:
         raise StructureError("structure_bad_coordinates", "coordinates of the ligand are not finite")
     if not positions.any():
         raise StructureError("ligand_no_3d", "all coordinates are zero where a pose is due")
-    if is_flat(mol):
+    if _is_flat(positions):
         heavy = [atom for atom in mol.GetAtoms() if atom.GetAtomicNum() != 1]
         if claims_3d is False or (
             len(heavy) > 3 and (not claims_3d or any(_is_branched(atom) for atom in heavy))
@@ -107,21 +114,24 @@ def check_coordinates(mol: Any, claims_3d: bool | None) -> None:
             raise StructureError(
                 "ligand_no_3d", "every z is zero: a drawing in the plane where a pose is due"
             )
-    _check_apart(mol)
-
-
-def _check_apart(mol: Any) -> None:
-    gaps = Chem.Get3DDistanceMatrix(mol)
-    if mol.GetNumHeavyAtoms() < mol.GetNumAtoms():  # hydrogens without coordinates of their own do no harm
-        heavy = [atom.GetIdx() for atom in mol.GetAtoms() if atom.GetAtomicNum() != 1]
-        gaps = gaps[np.ix_(heavy, heavy)]
-    n = len(gaps)
-    if np.count_nonzero(gaps < _COINCIDENT) > n:
-        i, j = np.argwhere((gaps < _COINCIDENT) & ~np.eye(n, dtype=bool))[0]
+    pair = _closest(mol)
+    if pair is not None:
+        gap = np.linalg.norm(positions[pair[0]] - positions[pair[1]])
         raise StructureError(
             "structure_bad_coordinates",
-            f"heavy atoms {i + 1} and {j + 1} of the ligand are {gaps[i, j]:.2f} angstrom apart",
+            f"atoms {pair[0] + 1} and {pair[1] + 1} of the ligand are {gap:.2f} angstrom apart",
         )
+
+
+def _closest(mol: Any) -> tuple[int, int] | None:
+    """Two heavy atoms on top of each other; hydrogens without coordinates of their own do no harm."""
+    gaps = Chem.Get3DDistanceMatrix(mol)
+    n = len(gaps)
+    if np.count_nonzero(gaps < _COINCIDENT) == n:  # each with itself
+        return None
+    heavy = np.array([mol.GetAtomWithIdx(i).GetAtomicNum() != 1 for i in range(n)])
+    close = np.argwhere((gaps < _COINCIDENT) & ~np.eye(n, dtype=bool) & heavy & heavy[:, None])
+    return (int(close[0, 0]), int(close[0, 1])) if len(close) else None
 
 
 def _is_branched(atom: Any) -> bool:

@@ -12,13 +12,13 @@ from rdkit import Chem, rdBase
 
 from ...shards.errors import StructureError
 from ..chemistry.molecule import Ligand, Posed, to_ligand
-from ..chemistry.perceive import check_coordinates, flag_stereo, is_flat, posed
+from ..chemistry.perceive import flag_stereo, is_posed, posed
 from .mol2 import read_mol2, split_mol2
 from .molblock import Molblock, read_molblock, split_records
 from .pdbqt import read_pdbqt, split_poses
 from .residue import ligand_from_residue
 
-__all__ = ["Ligand", "ligand_format", "ligand_from_residue", "n_records", "read_ligand"]
+__all__ = ["Ligand", "ligand_format", "ligand_from_residue", "n_records", "read_ligand", "record_spans"]
 
 _HEAD: Final = 65_536  # bytes that decide what a file is
 _MOLFILE: Final = re.compile(rb"^.{0,33}V[23]000\s*$|^M  END|^\$\$\$\$", re.MULTILINE)
@@ -61,7 +61,18 @@ def ligand_format(data: bytes) -> str:
 
 def n_records(data: bytes) -> int:
     """Records in a ligand file: molecules of an SDF or MOL2 file, models of a PDBQT file."""
-    return len(_records(data)[1])
+    return len(record_spans(data))
+
+
+def record_spans(data: bytes) -> tuple[tuple[int, int], ...]:
+    """Start and end of each record of a ligand file.
+
+    Raises
+    ------
+    StructureError
+        as :func:`ligand_format`.
+    """
+    return _records(data)[1]
 
 
 @lru_cache(maxsize=2)  # a source asks for one record after another of the same bytes object
@@ -123,9 +134,8 @@ def _quick(block: Molblock, hydrogens: bool) -> Posed | None:
             or len(Chem.GetMolFrags(mol)) != 1
         ):
             return None
-        if is_flat(mol) or not mol.GetNumHeavyAtoms():
+        if not mol.GetNumHeavyAtoms() or not is_posed(mol):
             return None
-        check_coordinates(mol, None)
         flag_stereo(mol)
     return Posed(mol, np.array(rows, dtype=np.int64), None, block.title, block.repairs)
 
