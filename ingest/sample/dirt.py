@@ -1,8 +1,8 @@
 """Known ways to be bad: what downloads, archives and tables suffer from, each with the code it must get.
 
 A kind expects a code of ``REASONS``, or "kept" for dirt that a reader must bear: then the complex is the
-same as if it were clean. Label dirt refuses a complex only if the run asks for labels; its complexes are
-otherwise kept without a pK.
+same as if it were clean. A complex without an absolute label is kept, without a pK, unless the run refuses
+what is unlabelled: so there are two expectations, and they differ for these alone.
 """
 
 from __future__ import annotations
@@ -23,16 +23,26 @@ class Dirt:
     ----------
     name : as in dirt.csv
     file : what it spoils: "protein", "ligand" or "label"
-    expected : a code of REASONS, or "kept"
+    strict : a code of REASONS, or "kept", in a run that refuses the unlabelled
     need : the formats it is made for
     spoil : changes a draft in place
     """
 
     name: str
     file: str
-    expected: str
+    strict: str
     need: Need
     spoil: Callable[[Draft], None]
+
+    @property
+    def expected(self) -> str:
+        """What a run with default options makes of it."""
+        return "kept" if self.strict in ("label_missing", "label_relative") else self.strict
+
+    @property
+    def cells(self) -> dict[str, str]:
+        """Of a row of dirt.csv, but the id."""
+        return {"dirt": self.name, "file": self.file, "expected": self.expected, "strict": self.strict}
 
 
 def plan(n: int, share: float) -> dict[int, Dirt]:
@@ -106,6 +116,13 @@ def _sdf(atom: Callable[[str], str], bond: Callable[[str], str] = str) -> Callab
     return _text(changed)
 
 
+def _never_embedded(data: bytes) -> bytes:
+    """As converters from SMILES write: every atom at the origin, no word of dimensions in the header."""
+    lines = _sdf(lambda line: f"{0.0:10.4f}" * 3 + line[30:])(data).split(b"\n")
+    lines[1] = lines[1].replace(b"3D", b"").rstrip()
+    return b"\n".join(lines)
+
+
 def _hydrogens_only(data: bytes) -> bytes:
     head = data.decode("ascii").splitlines()[:3]
     atoms = [f"{k:10.4f}{0.0:10.4f}{1.5:10.4f} H   0  0  0  0  0  0  0  0  0  0  0  0" for k in range(2)]
@@ -154,7 +171,7 @@ DIRT: Final = (
          _on("protein", _pdb_at(lambda x: 0.0))),
     Dirt("protein_far_away", "protein", "pocket_empty", _PDB, _on("protein", _pdb_at(lambda x: x + 300.0))),
     Dirt("ligand_all_zero", "ligand", "ligand_no_3d", _SDF,
-         _on("ligand", _sdf(lambda line: f"{0.0:10.4f}" * 3 + line[30:]))),
+         _on("ligand", _never_embedded)),
     Dirt("ligand_hydrogens_only", "ligand", "ligand_empty", _SDF, _on("ligand", _hydrogens_only)),
     Dirt("ligand_overbonded", "ligand", "ligand_unreadable", _SDF, _on("ligand", _overbonded)),
     Dirt("ligand_cut", "ligand", "parse_failed", _SDF, _on("ligand", lambda data: data[: len(data) // 4])),

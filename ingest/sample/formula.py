@@ -38,6 +38,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from rdkit import Chem
 from rdkit.Chem import rdMolDescriptors
 
 from ...shards.complex import AMINO_ACIDS
@@ -192,8 +193,8 @@ def is_counted(residue: str, name: str) -> bool:
 
 
 def rotatable_bonds(mol: Any) -> int:
-    """RDKit's strict count: no amide bonds, no ends of chains."""
-    return int(rdMolDescriptors.CalcNumRotatableBonds(mol))
+    """RDKit's strict count: no amide bonds, no ends of chains. Drawn hydrogens would be ends, so they go."""
+    return int(rdMolDescriptors.CalcNumRotatableBonds(Chem.RemoveHs(mol)))
 
 
 @lru_cache(maxsize=8)

@@ -54,7 +54,7 @@ def _sdf_mould(mol: Ligand, hydrogens: bool) -> _Mould:
     bonds = [b for b in drawn.GetBonds() if b.GetBeginAtomIdx() < n and b.GetEndAtomIdx() < n]
     charged = [(a.GetIdx() + 1, a.GetFormalCharge()) for a in atoms if a.GetFormalCharge()]
     counts = f"{n:3d}{len(bonds):3d}  0  0  0  0  0  0  0  0999 V2000"
-    lines = ["%s", "  holoshard          3D", "synthetic", counts]
+    lines = ["%s", "  HOLOSHRD          3D", "synthetic", counts]
     lines += [f"%10.4f%10.4f%10.4f {a.GetSymbol():<3} 0  0  0  0  0  0  0  0  0  0  0  0" for a in atoms]
     lines += [
         f"{b.GetBeginAtomIdx() + 1:3d}{b.GetEndAtomIdx() + 1:3d}{int(b.GetBondTypeAsDouble()):3d}  0"

@@ -72,10 +72,8 @@ def write_sample(
             bar.advance(len(rows))
         _write_table(folder / "labels.csv", COLUMNS, tables["labels"])
         _write_table(folder / "truth.csv", TRUTH_COLUMNS, tables["truth"])
-        _write_table(folder / "dirt.csv", ("id", "dirt", "file", "expected"), [
-            {"id": tables["labels"][k]["id"], "dirt": d.name, "file": d.file, "expected": d.expected}
-            for k, d in spoiled.items()
-        ])  # fmt: skip
+        dirt = [{"id": tables["labels"][k]["id"]} | d.cells for k, d in spoiled.items()]
+        _write_table(folder / "dirt.csv", ("id", "dirt", "file", "expected", "strict"), dirt)
         asked = {"n": n, "seed": seed, "dirty": dirty, "archive": archive, "synthetic": True}
         (folder / _MARK).write_text(json.dumps(asked, sort_keys=True) + "\n")
     pk = np.array([float(t["noisy"]) for t in tables["truth"]])
