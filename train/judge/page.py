@@ -36,7 +36,8 @@ th { font-weight: 600; white-space: nowrap; } td.number, th.number { text-align:
 figure { margin: 1rem 0; } figure svg { display: block; }
 pre { background: var(--raised); border-radius: .4rem; padding: .8rem 1rem; overflow-x: auto;
   font: .84rem/1.45 ui-monospace, Menlo, Consolas, monospace; }
-summary { cursor: pointer; color: var(--quiet); } select { max-width: 100%; } canvas { background: var(--raised); border-radius: .4rem;
+summary { cursor: pointer; color: var(--quiet); } select { max-width: 100%; }
+canvas { background: var(--raised); border-radius: .4rem;
   touch-action: none; cursor: grab; max-width: 100%; } .side { display: flex; flex-wrap: wrap; gap: 1.5rem; }
 .side figure { flex: 1 1 24rem; }
 """
