@@ -270,7 +270,7 @@ class _Reader:
         """Hand in what is still missing of a window, and its pool; keep only blocks that are needed again."""
         self.read(window.needs)
         futures = [self.held[block] for block in window.needs.tolist()]
-        window.pool = self.submit(_pool, futures)
+        window.pool = self.submit(_pool, futures, self.options.pad_multiple)
         again = set() if following is None else set(following.needs.tolist())
         self.held = {block: future for block, future in self.held.items() if block in again}
 
@@ -301,10 +301,8 @@ class _Reader:
         pool, rows, options, stream = window.pool.result(), window.steps[i], self.options, self.stream
         block = np.searchsorted(window.needs, self.blocks_of(rows))
         slots = rows - stream.blocks.first_complex[window.needs][block] + pool.first[block]
-        if options.layout == "packed":
-            columns = pool.packed(slots, stream.keys)
-        else:
-            columns = pool.padded(slots, stream.keys, options.pad_multiple)
+        gather = pool.packed if options.layout == "packed" else pool.padded
+        columns = gather(slots, stream.keys)
         if options.rotate and "position" in columns:
             turn = rotations(rows, stream.seed, self.order.epoch)
             x, of = columns["position"], columns.get("atom_batch")
@@ -312,9 +310,9 @@ class _Reader:
         return Batch(columns, rows, window.sizes[i], window.first + i, self.order.epoch)
 
 
-def _pool(futures: list[Future[Block]]) -> Pool:
+def _pool(futures: list[Future[Block]], multiple: int) -> Pool:
     """Lay blocks end to end, once they are there."""
-    return Pool([future.result() for future in futures])
+    return Pool([future.result() for future in futures], multiple)
 
 
 def _stored(keys: Sequence[str], max_atoms: int | None) -> tuple[str, ...]:

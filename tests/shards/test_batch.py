@@ -14,7 +14,8 @@ from holoshard.shards.read.batch import ATOM_RESIDUE_TYPE, DEFAULT_FIELDS, Batch
 from holoshard.shards.read.crop import crop, nearest, with_residue_type
 
 SOURCE = MemoryBlocks(40)
-POOL = Pool([with_residue_type(SOURCE.read(b)) for b in range(len(SOURCE.blocks))])
+POOLS = {m: Pool([with_residue_type(SOURCE.read(b)) for b in range(len(SOURCE.blocks))], m) for m in (1, 8)}
+POOL = POOLS[1]
 
 
 def expected(c, key):
@@ -29,7 +30,7 @@ ATOMS = [k for k in DEFAULT_FIELDS if POOL.axes[k] == "atom"]
 @settings(max_examples=50, deadline=None)
 @given(slots=st.lists(st.integers(0, 39), max_size=20), multiple=st.sampled_from([1, 8]))
 def test_padded_is_each_complex_and_zeros(slots, multiple):
-    found = POOL.padded(np.array(slots, np.int64), DEFAULT_FIELDS, multiple)
+    found = POOLS[multiple].padded(np.array(slots, np.int64), DEFAULT_FIELDS)
     assert set(found) == {*DEFAULT_FIELDS, "atom_mask", "ligand_mask", "bond_mask"}
     longest = max((SOURCE.complexes[s].n_atoms for s in slots), default=1)
     assert found["element"].shape == (len(slots), -(-longest // multiple) * multiple)
