@@ -13,6 +13,7 @@ from .shards.errors import HoloshardError, MissingExtraError, UsageError
 COMMANDS = {
     "sample": "holoshard.ingest.cli:sample",
     "ingest": "holoshard.ingest.cli:ingest",
+    "ledger": "holoshard.ingest.cli:ledger",
     "shard": "holoshard.shards.cli:shard",
     "info": "holoshard.shards.cli:info",
     "show": "holoshard.shards.cli:show",

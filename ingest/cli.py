@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+import polars as pl
 from cyclopts import Parameter
 
 from ..shards.console import Output
 from ..shards.errors import NothingKeptError, UsageError
 from .engine import EngineOptions, run
+from .ledger import SCHEMA, account, read
 from .pipeline import IngestOptions, process
 from .reasons import REASONS
+from .refused import collect
 from .sites import find_sites
 from .sources.layouts import choose, items
 
@@ -26,6 +29,7 @@ def ingest(
     out: Path,
     layout: str = "auto",
     labels: Path | None = None,
+    collect_refused: bool = False,
     options: Annotated[IngestOptions | None, Parameter(name="*")] = None,
     engine: Annotated[EngineOptions | None, Parameter(name="*")] = None,
     output: Annotated[Output | None, Parameter(name="*")] = None,
@@ -50,6 +54,8 @@ def ingest(
         What lies there: auto, table, pdbbind, ...; or a class of your own as package.module:Class.
     labels
         Table of labels: with file columns it is the list of complexes, else it is joined by id.
+    collect_refused
+        Copy the files of what is refused to OUT/refused, by reason.
     """
     if not sources:
         raise UsageError(
@@ -69,6 +75,8 @@ def ingest(
     )
     layouts = {str(one.request.tree.path): one.source.name for one in chosen}
     result = {**summary, "layouts": layouts, "out": str(out)}
+    if collect_refused:
+        result["collected"] = collect(read(out), out)
     print("\n".join(_lines(result, out)))
     if not summary["kept"]:
         error = NothingKeptError(
@@ -94,6 +102,56 @@ def _lines(summary: dict[str, Any], out: Path) -> list[str]:
         said = ", ".join(f"{code} {count}" for code, count in summary["repairs"].items())
         lines.append(f"repairs: {said}")
     return [*lines, f"ledger: {out / 'ledger.parquet'}"]
+
+
+def ledger(
+    out: Path,
+    /,
+    *,
+    reason: str = "",
+    status: Literal["all", "kept", "refused"] = "refused",
+    csv: bool = False,
+    limit: int = 50,
+    output: Annotated[Output | None, Parameter(name="*")] = None,
+) -> dict[str, Any]:
+    """Show what an ingest kept and refused, and why.
+
+    Examples
+    --------
+    holoshard ledger data/parts
+    holoshard ledger data/parts --reason ligand_unreadable
+    holoshard ledger data/parts --status all --csv > ledger.csv
+
+    Parameters
+    ----------
+    out
+        Output folder of ingest.
+    reason
+        Only rows with this code.
+    status
+        Which rows: refused, kept or all.
+    csv
+        Every column of every row as CSV, lists joined by "|".
+    limit
+        Rows to show without --csv; 0 for all.
+    """
+    rows = read(out)
+    if reason and reason not in REASONS:
+        raise UsageError(f"there is no reason {reason!r}; known are {', '.join(REASONS)}")
+    account_ = account(rows)
+    if reason or status != "all":
+        rows = rows.filter(pl.col("reason") == reason if reason else pl.col("status") == status)
+    if csv:
+        lists = [name for name, kind in SCHEMA.items() if kind == pl.List(pl.String)]
+        print(rows.with_columns(pl.col(lists).list.join("|")).write_csv(), end="")
+    else:
+        shown = rows.head(limit) if limit else rows
+        for row in shown.iter_rows(named=True):
+            print(f"{row['id']}\t{row['reason'] or 'kept'}\t{row['message'] or row['part']}")
+        if len(shown) < len(rows):
+            print(f"... {len(rows) - len(shown)} more; --limit 0 shows all")
+        print(f"{account_['seen']} seen, {account_['kept']} kept, {account_['refused']} refused")
+    return {**account_, "shown": len(rows)}
 
 
 def sample(

@@ -48,7 +48,7 @@ class CrossDocked:
             for words in _lines(tree, types):
                 item = _of_line(tree, types, words)
                 if item.id not in named:  # the folds of a cross-validation repeat each other
-                    named.add(item.id)
+                    named |= {item.id, item.id.partition(":")[0]}
                     yield item
         for folder, files in tree.folders.items():
             for stem, poses in _poses(files).items():

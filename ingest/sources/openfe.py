@@ -1,4 +1,4 @@
-"""OpenFE benchmarks: a folder a target with ``protein.pdb``, ``ligands.sdf``, ``experimental_binding_data.json``.
+"""OpenFE benchmarks: a folder a target, ``protein.pdb``, ``ligands.sdf``, ``experimental_binding_data.json``.
 
 The file of labels maps a record's title to a free energy with its unit by name.
 """
@@ -18,9 +18,14 @@ from .tree import Tree, folders_of, join
 LABELS: Final = "experimental_binding_data.json"
 STRUCTURE: Final = "protein.pdb"
 LIGANDS: Final = "ligands.sdf"
-UNITS: Final = {"kilocalories_per_mole": "kcal/mol", "kilocalorie_per_mole": "kcal/mol",
-                "kilocalorie / mole": "kcal/mol", "kilojoules_per_mole": "kJ/mol", "kilojoule_per_mole": "kJ/mol",
-                "kilojoule / mole": "kJ/mol"}  # fmt: skip
+UNITS: Final = {
+    "kilocalories_per_mole": "kcal/mol",
+    "kilocalorie_per_mole": "kcal/mol",
+    "kilocalorie / mole": "kcal/mol",
+    "kilojoules_per_mole": "kJ/mol",
+    "kilojoule_per_mole": "kJ/mol",
+    "kilojoule / mole": "kJ/mol",
+}
 
 
 class OpenFe:

@@ -1,8 +1,8 @@
 """PLINDER: a folder a system with ``receptor.cif`` and ``ligand_files/1.B.sdf``, as released or unpacked.
 
-A release has ``systems/ab.zip`` for all entries whose code has these letters in the middle, read in place, and
-``index/annotation_table.parquet``. A system of several ligands is as many complexes. The affinities of the
-index are not taken for labels: they were joined on the ligand's code alone, without relation signs, and
+A release has ``systems/ab.zip`` for all entries whose code has these letters in the middle, read in place,
+and ``index/annotation_table.parquet``. A system of several ligands is as many complexes. The affinities of
+the index are not taken for labels: they were joined on the ligand's code alone, without relation signs, and
 withdrawn; bring labels with ``--labels``.
 """
 
@@ -93,7 +93,7 @@ def _index(tree: Tree) -> dict[str, dict[str, dict[str, str]]]:
     for name in tree.names:
         if name.endswith("annotation_table.parquet") and tree.is_folder:
             path = tree.locator(name).path
-            known = [column for column in COLUMNS if column in pl.read_parquet_schema(path)]
+            known: list[str] = [column for column in COLUMNS if column in pl.read_parquet_schema(path)]
             if "system_id" not in known:
                 continue
             rows = pl.read_parquet(path, columns=known).select(pl.all().cast(pl.String).fill_null(""))

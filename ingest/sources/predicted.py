@@ -12,7 +12,7 @@ from ..read import archive
 from .source import Request
 from .tree import Tree, plain
 
-# Categories of ModelCIF (the extension of mmCIF for computed models), and what predictors write of themselves.
+# Categories of ModelCIF, the extension of mmCIF for computed models.
 SIGNS: Final = (b"_ma_data.", b"_ma_qa_metric", b"_ma_model_list", b"_ma_software_group")
 LOOKED_AT: Final = 8  # files, when a layout is to be recognised
 

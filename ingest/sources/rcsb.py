@@ -1,4 +1,4 @@
-"""A mirror of the Protein Data Bank: ``ab/1abc.cif.gz`` in divided folders, or flat; every ligand is a complex.
+"""A mirror of the Protein Data Bank: ``ab/1abc.cif.gz`` in divided folders or flat; each ligand a complex.
 
 The ligand sites are those of the first biological assembly. Of an entry in several formats mmCIF is taken,
 else BinaryCIF, else PDB.
@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..item import Item, Rejection
+from .pairs import split
 from .source import Request
-from .tree import plain
+from .tree import folders_of, join, plain
 
 FORMATS: Final = ("cif", "bcif", "pdb", "ent")
 ENTRY = re.compile(
@@ -28,9 +29,12 @@ class Rcsb:
     name = "rcsb"
 
     def recognise(self, request: Request) -> str:
-        """Files named for their entries."""
-        found = [name for name in request.tree.peek if _match(name)]
-        return f"{found[0]} is named as an entry of the Protein Data Bank" if found else ""
+        """Files named for their entries, in a folder without ligand files."""
+        for folder, files in folders_of(request.tree.peek).items():
+            found = [name for name in files if _match(name)]
+            if found and not split(files)[1]:
+                return f"{join(folder, found[0])} is named as an entry of the Protein Data Bank"
+        return ""
 
     def items(self, request: Request) -> Iterator[Item | Rejection]:
         """One an entry, which becomes one a ligand when it is read."""

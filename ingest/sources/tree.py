@@ -46,8 +46,6 @@ class Tree:
             raise UsageError(f"there is no {path}; give a folder, a table or an archive")
         self.path = path
         self.kind = "" if path.is_dir() else archive.archive_kind(path)
-        self.faults: dict[str, str] = {}
-        self._members: dict[str, archive.Member] = {}
 
     @property
     def is_folder(self) -> bool:
@@ -61,7 +59,7 @@ class Tree:
 
     @cached_property
     def names(self) -> list[str]:
-        """Every file, sorted. Entries of an archive that must not be read are in ``faults``."""
+        """Every file, sorted; entries of an archive that must not be read are no files."""
         return sorted(self._walk())
 
     @cached_property
@@ -80,14 +78,14 @@ class Tree:
             return Locator(self.path / name)
         if not self.kind:
             return Locator(self.path)
-        member = self._members[name]
+        member = self._members[0][name]
         return Locator(self.path, member.name, member.offset, member.size)
 
     def has(self, name: str) -> bool:
         """True if there is a file of this name."""
         if self.is_folder:
             return (self.path / name).is_file()
-        return name in self.names if not self.kind else name in self._listed
+        return name in self._members[0] if self.kind else name == self.path.name
 
     def text(self, name: str) -> str:
         """The file's content as text, unpacked; bytes that are not UTF-8 are read as Latin-1."""
@@ -99,14 +97,8 @@ class Tree:
 
     def rejections(self) -> Iterator[Rejection]:
         """One for each entry of an archive that must not be read."""
-        if self.kind:
-            self.names  # noqa: B018 - lists the archive
-        for name, fault in sorted(self.faults.items()):
+        for name, fault in sorted(self._members[1].items()):
             yield Rejection(name, "unsafe_member", f"{self.path}!{name} is refused: {fault}")
-
-    @cached_property
-    def _listed(self) -> frozenset[str]:
-        return frozenset(self.names)
 
     def _walk(self) -> Iterator[str]:
         if self.is_folder:
@@ -114,19 +106,22 @@ class Tree:
         elif not self.kind:
             yield self.path.name
         else:
-            yield from self._entries()
+            yield from self._members[0]
 
-    def _entries(self) -> Iterator[str]:
+    @cached_property
+    def _members(self) -> tuple[dict[str, archive.Member], dict[str, str]]:
+        """Members of an archive by name, the last of a name as tar has it; and what must not be read, why."""
+        found: dict[str, archive.Member] = {}
+        faults: dict[str, str] = {}
         try:
-            for member in archive.members(self.path):
-                name = member.name.removeprefix("./")
+            for member in archive.members(self.path) if self.kind else ():
                 if member.fault:
-                    self.faults[member.name] = member.fault
-                elif name not in self._members:
-                    self._members[name] = member
-                    yield name
+                    faults[member.name] = member.fault
+                else:
+                    found[member.name.removeprefix("./")] = member
         except StructureError as error:
             raise UsageError(f"{error}; list it with tar or unzip to see where it breaks") from error
+        return found, faults
 
 
 def _files(root: Path) -> Iterator[str]:
