@@ -148,10 +148,11 @@ def write_arrays(
 
 def _create(file: h5py.File, column: Column, n_chunks: int) -> h5py.Dataset:
     creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    creation.set_chunk(column.chunk_shape)
     creation.set_obj_track_times(False)
-    creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    _set_filters(creation, column, column.codec)
+    if n_chunks:  # a part without complexes has no chunk that its dimensions could hold
+        creation.set_chunk(column.chunk_shape)
+        creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        _set_filters(creation, column, column.codec)
     links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
     links.set_create_intermediate_group(True)
     space = h5py.h5s.create_simple((n_chunks * column.chunk_rows, *column.field.shape))
@@ -192,7 +193,7 @@ def _write_chunks(datasets: list[h5py.Dataset], places: Places, blocks: Iterable
 def _block_offsets(datasets: list[h5py.Dataset], places: Places, path: Path) -> NDArray[np.int64]:
     """Offsets of the blocks, after checking that every chunk lies where the table will say."""
     found: list[NDArray[np.int64]] = []
-    for dataset in datasets:
+    for dataset in datasets if len(places.table) else []:
         places_of: list[int] = []
         dataset.id.chunk_iter(lambda info, to=places_of: to.append(info.byte_offset))
         found.append(np.array(places_of, np.int64))

@@ -107,6 +107,13 @@ class Layout:
         chunks: NDArray[np.int64] = np.maximum(1, -(-all_rows[..., self.axes] // chunk_rows))
         return chunks
 
+    def unpacked_bytes(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Bytes of a block once unpacked, as floats that cannot overflow; ``rows`` as for n_chunks."""
+        found: NDArray[np.float64] = self.n_chunks(rows) @ np.array(
+            [float(c.chunk_bytes) for c in self.columns]
+        )
+        return found
+
     def merged(self, fields: Mapping[str, Field], codecs: Codecs) -> Layout:
         """This layout, wide enough for ``fields`` too; itself if it is already."""
         mine = self.fields

@@ -196,7 +196,7 @@ def _check(manifest: Manifest, where: str) -> None:
         if (
             PurePosixPath(shard.name).name != shard.name
             or set(shard.name) & set("\\\0")
-            or shard.name == ".."
+            or shard.name in ("", "..")
         ):
             raise FormatError(f"{where}: the shard name {shard.name!r} points outside the data set's folder")
         if not 0 <= shard.layout < len(manifest.layouts):

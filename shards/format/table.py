@@ -151,7 +151,7 @@ def _check_shapes(layout: Layout, table: BlockTable) -> None:
         return
     if table.rows.min() < 0 or table.rows.max() > MAX_BLOCK_BYTES:
         raise FormatError("the block table has an impossible number of rows")
-    sizes = layout.n_chunks(table.rows) @ np.array([c.chunk_bytes for c in layout.columns], np.float64)
+    sizes = layout.unpacked_bytes(table.rows)
     if sizes.max() > MAX_BLOCK_BYTES:
         raise FormatError(f"a block unpacks to {sizes.max():.0f} bytes; {MAX_BLOCK_BYTES} are allowed")
 

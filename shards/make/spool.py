@@ -15,11 +15,12 @@ from typing import IO, Final
 import numpy as np
 
 from ..complex import FIELDS, RAGGED_AXES, Field
+from ..errors import FormatError
 from ..format.block import Block
 from ..format.chunks import COUNT_KEYS, pack_block, unpack_block
 from ..format.codec import Codecs
 from ..format.container import Container, ShardHeader
-from ..format.layout import Layout, chunk_rows_for, make_layout
+from ..format.layout import MAX_BLOCK_BYTES, Layout, chunk_rows_for, make_layout
 from ..format.table import BlockTable, Places, crc32, place
 
 IN_MEMORY: Final = 16 << 20  # bytes; a small part never touches the disk twice
@@ -67,10 +68,16 @@ class ShardSpool:
         wider = self.layout.merged(block.fields, self.codecs)
         if wider is not self.layout:
             self._repack(wider)
+        rows_of = tuple(int(block.counts[a].sum()) for a in RAGGED_AXES)
+        size = float(self.layout.unpacked_bytes(np.array(rows_of)))
+        if size > MAX_BLOCK_BYTES:
+            raise FormatError(
+                f"a block would unpack to {size:.0f} bytes; {MAX_BLOCK_BYTES} are allowed; "
+                "use a smaller block_size"
+            )
         packed = pack_block(block, self.layout, self._padded)
         columns = [b"".join(chunks) for chunks in packed]
         data = b"".join(columns)
-        rows_of = tuple(int(block.counts[a].sum()) for a in RAGGED_AXES)
         sizes = tuple(len(chunk) for chunks in packed for chunk in chunks)
         self._blocks.append(
             _Packed(block.n_complexes, rows_of, crc32(data), tuple(map(crc32, columns)), sizes)
@@ -104,7 +111,7 @@ class ShardSpool:
 
     def write(self, path: Path, container: Container) -> tuple[ShardHeader, Places]:
         """Write the shard; the spool is then empty."""
-        layout = self.layout or self._empty_layout()
+        layout = self.layout = self.layout or self._empty_layout()
         header = ShardHeader(self.n_complexes, layout)
         places = place(layout, self.table())
         table = container.write(path, header, places, self.blocks())
