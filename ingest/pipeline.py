@@ -28,8 +28,9 @@ from .chemistry.features import PocketAtoms, pocket_atoms
 from .chemistry.molecule import Ligand
 from .chemistry.pocket import Pocket, find_pocket
 from .chemistry.quality import NO_FILTERS, Filters, Qualities, check
+from .chemistry.receptor import Receptor, as_receptor
 from .chemistry.record import Parts, missing_share, to_complex
-from .chemistry.select import Receptor, as_receptor, find_ligand
+from .chemistry.select import find_ligand
 from .item import Item, Locator, Rejection
 from .read.archive import digest, load, stamp
 from .read.ligand import read_ligand
@@ -179,7 +180,9 @@ def _process(item: Item, options: IngestOptions, trace: Trace) -> Complex:
         atoms = pocket_atoms(receptor, pocket.residues, options.hydrogens)
         n_atoms = ligand.n_atoms + len(atoms.rows)
         if n_atoms > min(options.max_atoms, np.iinfo(np.uint16).max):
-            raise StructureError("too_large", f"{n_atoms} atoms of ligand and pocket, at most {options.max_atoms}")
+            raise StructureError(
+                "too_large", f"{n_atoms} atoms of ligand and pocket, at most {options.max_atoms}"
+            )
         _check_quality(receptor, ligand, atoms, pocket, options)
         trace.repairs[:] = dict.fromkeys(trace.repairs)
         parts = Parts(receptor, ligand, own, atoms, links)
@@ -227,7 +230,7 @@ def _note(locator: Locator, trace: Trace) -> None:
 
 
 def _ligand_of_files(item: Item, options: IngestOptions, trace: Trace) -> Ligand:
-    """The ligand from its file, or from the first of the alternates that can be read; the first error if none."""
+    """The ligand from its file, or from the first of the alternates that can be read."""
     assert item.ligand is not None
     trouble: StructureError | None = None
     for locator in (item.ligand, *item.alternates):

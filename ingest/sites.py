@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..shards.errors import StructureError
-from .chemistry.select import Receptor, as_receptor, ligand_sites
+from .chemistry.receptor import Receptor, as_receptor
+from .chemistry.select import ligand_sites
 from .item import Item, Rejection
 from .pipeline import IngestOptions
 from .read.archive import load

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from ...shards.complex import BOND_ORDERS
 from ...shards.errors import StructureError
 from ..read.components import Component, component
-from ..read.residue import ligand_from_residue
+from ..read.residue import BondTable, ligand_from_residue
 from .features import atom_of, ragged
 from .molecule import Ligand
-from .select import Receptor, residues_of
+from .receptor import Receptor
+from .select import residues_of
 
 _SINGLE: Final = BOND_ORDERS.index("single")
 
@@ -73,7 +74,7 @@ def embedded_ligand(receptor: Receptor, residues: NDArray[np.int64], hydrogens: 
         position=s.position[rows],
         b_factor=s.b_factor[rows],
         occupancy=s.occupancy[rows],
-        component=entry,
+        component=cast("BondTable | None", entry),
         hydrogens=hydrogens,
     )
     packed = np.zeros((len(found.row), 4), np.uint8)
@@ -87,7 +88,8 @@ def _merge(receptor: Receptor, residues: NDArray[np.int64], titles: tuple[str, .
     if len(known) < len(entries):
         missing = [t for t, e in zip(titles, entries, strict=True) if e is None]
         raise StructureError(
-            "ligand_no_bond_orders", f"residues {', '.join(missing)} have no entry in the Chemical Component Dictionary"
+            "ligand_no_bond_orders",
+            f"residues {', '.join(missing)} have no entry in the Chemical Component Dictionary",
         )
     base = np.cumsum([0, *(len(e.atom_names) for e in known)])
     place = {int(r): k for k, r in enumerate(residues)}

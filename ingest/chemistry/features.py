@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...shards.complex import BOND_ORDERS, CHIRALITIES, HYBRIDISATIONS
-from .select import Receptor, residues_of
+from .receptor import Receptor
+from .select import residues_of
 from .templates import ATOM_FEATURES, BOND_FEATURES, LIBRARY
 
 _SINGLE: Final = BOND_ORDERS.index("single")
@@ -116,9 +117,12 @@ def _named(features: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
 
 
 def _slots(
-    template: NDArray[np.int64], residue: NDArray[np.int64], found: NDArray[np.int64], known: NDArray[np.bool_]
+    template: NDArray[np.int64],
+    residue: NDArray[np.int64],
+    found: NDArray[np.int64],
+    known: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(first slot of each residue, pocket atom in each slot or -1): a slot an atom that a template could have."""
+    """First slot of each residue, and the pocket atom in each slot or -1; a slot an atom of the template."""
     size = LIBRARY.atom_start[template + 1] - LIBRARY.atom_start[template]
     base = np.zeros(len(template), np.int64)
     np.cumsum(size[:-1], out=base[1:])
@@ -136,13 +140,19 @@ def _template_bonds(
     start = LIBRARY.bond_start[template]
     count = LIBRARY.bond_start[template + 1] - start
     rows = ragged(start, count)
-    ends = atom[LIBRARY.bonds[rows] + np.repeat(base, count)[:, None]] if len(rows) else np.zeros((0, 2), np.int64)
+    ends = (
+        atom[LIBRARY.bonds[rows] + np.repeat(base, count)[:, None]]
+        if len(rows)
+        else np.zeros((0, 2), np.int64)
+    )
     both = (ends >= 0).all(axis=1)
     return ends[both], LIBRARY.bond_features[rows[both]]
 
 
 def _handedness(
-    template: NDArray[np.int64], slot: tuple[NDArray[np.int64], NDArray[np.int64]], position: NDArray[np.float64]
+    template: NDArray[np.int64],
+    slot: tuple[NDArray[np.int64], NDArray[np.int64]],
+    position: NDArray[np.float64],
 ) -> NDArray[np.uint8]:
     """R and S of the templates' stereocentres, from the coordinates."""
     base, atom = slot
@@ -198,7 +208,10 @@ def _bonds_between(receptor: Receptor, residues: NDArray[np.int64], rows: NDArra
     amide[len(chain) :] = False
     beyond = ends[len(chain) :]
     return _Between(
-        ends[here == 2], amide[here == 2].astype(np.uint8), ends[here == 1].max(axis=1, initial=-1), beyond[beyond >= 0]
+        ends[here == 2],
+        amide[here == 2].astype(np.uint8),
+        ends[here == 1].max(axis=1, initial=-1),
+        beyond[beyond >= 0],
     )
 
 
@@ -244,7 +257,9 @@ def _disulfides(
     every = np.flatnonzero(s.name.view(np.uint64) == _SG)
     gap = s.position[here][:, None] - s.position[every][None]
     i, j = np.nonzero(np.einsum("ijk,ijk->ij", gap, gap) < _DISULFIDE**2)
-    pairs = {(min(a, b), max(a, b)) for a, b in zip(here[i].tolist(), every[j].tolist(), strict=True) if a != b}
+    pairs = {
+        (min(a, b), max(a, b)) for a, b in zip(here[i].tolist(), every[j].tolist(), strict=True) if a != b
+    }
     return sorted(pairs - set(stated))
 
 
@@ -364,4 +379,3 @@ def _sorted_bonds(
     fresh[1:] = key[1:] != key[:-1]
     order = order[fresh]
     return np.stack([low[order], high[order]], axis=1), features[order]
-

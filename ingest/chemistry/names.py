@@ -42,20 +42,29 @@ ATOM_ALIASES: Final = MappingProxyType({
 
 WATERS: Final = frozenset({"HOH", "DOD", "WAT", "H2O", "OH2"})
 # Names of water in simulations that the dictionary gives to other molecules: water if one oxygen and no more.
-WATER_MODELS: Final = frozenset({"TIP", "TIP3", "TIP4", "TIP5", "TP3", "TP4", "TP5", "T3P", "T4P", "SOL", "SPC"})
+WATER_MODELS: Final = frozenset(
+    {"TIP", "TIP3", "TIP4", "TIP5", "TP3", "TP4", "TP5", "T3P", "T4P", "SOL", "SPC"}
+)
 
 CAPS: Final = frozenset({"ACE", "NME", "NH2", "FOR"})  # ends of chains, never a ligand
 
-ARTEFACTS: Final = frozenset(
-    "GOL EDO PGO PGR PDO BU1 BU2 BU3 MPD MRD HEX HEZ PEG PGE PG4 P6G 1PE 2PE 7PE PE3 PE4 PE5 PE6 PE7 PE8 PEU "
-    "PG0 PG5 PG6 P3G P33 P4G 12P 15P 33O XPE ETE M2M TOE PEO POL IPA IOH EOH MOH ACN DMS DMF DIO DOX ACT ACY "
-    "FMT CIT FLC ICT TLA TAR SRT MLI MLA MLT LMR SIN SUC OXL OXD SO4 SO3 PO4 PI PO3 2HP NO3 NO2 SCN AZI CYN "
-    "BCT CO3 BO3 BO4 CAC VO4 WO4 ALF AF3 BEF MGF PER PEO OXY OH NH4 NH3 IMD TRS BTB BCN TAM EPE MES NHE CXS CPS MPO "
-    "MOPS PIN B3P BIS TEA URE GAI BME DTT DTU DTV DTD TCE HED MTL TFA TCA LDA BOG BNG HTG LMT LMU DMU DDQ "
-    "C8E C10 SDS CHT OLA OLB OLC MYS D10 D12 UND DD9 OCT NON UNX UNL UNK CM5 SPM SPD PUT "
-    "GLY ALA BET SAR".split()
-)  # fmt: skip
-COFACTORS: Final = frozenset(
-    "HEM HEC HEA HEB HAS NAD NAI NAP NDP FAD FDA FMN SAM SAH ATP ADP AMP ANP ACP AGS GTP GDP GNP GSP COA ACO "
-    "PLP PMP TPP TDP B12 CNC COB BTN H4B THG MTE MGD PQQ F43 CLA BCL CHL PEB SF4 FES F3S FS4 ".split()
-)  # fmt: skip
+ARTEFACTS: Final = frozenset({
+    "GOL", "EDO", "PGO", "PGR", "PDO", "BU1", "BU2", "BU3", "MPD", "MRD", "HEX", "HEZ", "PEG", "PGE",
+    "PG4", "P6G", "1PE", "2PE", "7PE", "PE3", "PE4", "PE5", "PE6", "PE7", "PE8", "PEU", "PG0", "PG5",
+    "PG6", "P3G", "P33", "P4G", "12P", "15P", "33O", "XPE", "ETE", "M2M", "TOE", "PEO", "POL", "IPA",
+    "IOH", "EOH", "MOH", "ACN", "DMS", "DMF", "DIO", "DOX", "ACT", "ACY", "FMT", "CIT", "FLC", "ICT",
+    "TLA", "TAR", "SRT", "MLI", "MLA", "MLT", "LMR", "SIN", "SUC", "OXL", "OXD", "SO4", "SO3", "PO4",
+    "PI", "PO3", "2HP", "NO3", "NO2", "SCN", "AZI", "CYN", "BCT", "CO3", "BO3", "BO4", "CAC", "VO4",
+    "WO4", "ALF", "AF3", "BEF", "MGF", "PER", "OXY", "OH", "NH4", "NH3", "IMD", "TRS", "BTB", "BCN",
+    "TAM", "EPE", "MES", "NHE", "CXS", "CPS", "MPO", "MOPS", "PIN", "B3P", "BIS", "TEA", "URE", "GAI",
+    "BME", "DTT", "DTU", "DTV", "DTD", "TCE", "HED", "MTL", "TFA", "TCA", "LDA", "BOG", "BNG", "HTG",
+    "LMT", "LMU", "DMU", "DDQ", "C8E", "C10", "SDS", "CHT", "OLA", "OLB", "OLC", "MYS", "D10", "D12",
+    "UND", "DD9", "OCT", "NON", "UNX", "UNL", "UNK", "CM5", "SPM", "SPD", "PUT", "GLY", "ALA", "BET",
+    "SAR",
+})  # fmt: skip
+COFACTORS: Final = frozenset({
+    "HEM", "HEC", "HEA", "HEB", "HAS", "NAD", "NAI", "NAP", "NDP", "FAD", "FDA", "FMN", "SAM", "SAH",
+    "ATP", "ADP", "AMP", "ANP", "ACP", "AGS", "GTP", "GDP", "GNP", "GSP", "COA", "ACO", "PLP", "PMP",
+    "TPP", "TDP", "B12", "CNC", "COB", "BTN", "H4B", "THG", "MTE", "MGD", "PQQ", "F43", "CLA", "BCL",
+    "CHL", "PEB", "SF4", "FES", "F3S", "FS4",
+})  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...shards.errors import StructureError
-from .select import Receptor
+from .receptor import Receptor
 from .templates import ROLE
 
 # A residue is a copy of the ligand if this share of its heavy atoms lies this near a ligand atom of the same
@@ -96,9 +96,7 @@ def find_pocket(
     return Pocket(residues, copies, float(np.sqrt(free.min())))
 
 
-def _squared(
-    a: NDArray[np.float64], b: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _squared(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """For each row of a: the nearest row of b, and the square of its distance."""
     if not len(a):
         return np.zeros(0, np.int64), np.zeros(0)

@@ -13,7 +13,7 @@ from ...shards.complex import BOND_ORDERS, RESIDUE_TYPES, Affinity, Complex, Fla
 from ..item import Item
 from .features import PocketAtoms
 from .molecule import Ligand
-from .select import Receptor
+from .receptor import Receptor
 from .templates import LIBRARY, ROLE, ROLES
 
 _LIGAND: Final = RESIDUE_TYPES.index("ligand")
@@ -62,7 +62,7 @@ def to_complex(
     centre = np.round(ligand.position[ligand.element != 1].mean(axis=0), 3)
     xyz = np.concatenate([ligand.position, s.position[pocket.rows]]) - centre
     n = len(ligand.element)
-    columns: dict[str, NDArray[Any]] = {
+    columns: dict[str, Any] = {
         k: np.concatenate([getattr(ligand, k), pocket.columns[k]]) for k in _ATOM_COLUMNS
     }
     bonds = _bonds(parts, columns)
@@ -96,7 +96,7 @@ def _fixed(values: NDArray[Any], per_unit: np.float32) -> NDArray[np.float32]:
     return found
 
 
-def _bonds(parts: Parts, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def _bonds(parts: Parts, columns: dict[str, Any]) -> dict[str, Any]:
     ligand, pocket = parts.ligand, parts.pocket
     n = len(ligand.element)
     atoms = np.concatenate([ligand.bond_atoms, pocket.bond_atoms + n])
@@ -121,7 +121,7 @@ def _bonds(parts: Parts, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[
     return {"bond_atoms": atoms.astype(np.uint16), **features}
 
 
-def _residues(parts: Parts) -> dict[str, NDArray[Any]]:
+def _residues(parts: Parts) -> dict[str, Any]:
     """Residue columns: a row for each residue of the ligand, then the pocket's."""
     s, rows = parts.receptor.structure, parts.pocket.residues
     n = 1 if parts.own is None else len(parts.own)
@@ -178,7 +178,8 @@ def _text(
 
 
 def _atom_name(ligand: Ligand, row: int) -> str:
-    return ligand.name[row].tobytes().rstrip(b"\0").decode("ascii", "replace")
+    name: bytes = ligand.name[row].tobytes()
+    return name.rstrip(b"\0").decode("ascii", "replace")
 
 
 def _address(receptor: Receptor, atom: int) -> str:
@@ -191,7 +192,7 @@ def _address(receptor: Receptor, atom: int) -> str:
 
 
 def missing_share(receptor: Receptor, pocket: PocketAtoms) -> float:
-    """Heavy atoms that templates expect and the file lacks, over those expected; chain ends expect no more."""
+    """Share of the heavy atoms that templates expect and the file lacks; OXT and OP3 are not expected."""
     template = receptor.template[pocket.residues]
     expected = LIBRARY.atom_start[template + 1] - LIBRARY.atom_start[template]
     expected = expected - np.isin(receptor.role[pocket.residues], (ROLE["amino_acid"], ROLE["nucleotide"]))

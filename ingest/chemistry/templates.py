@@ -74,7 +74,9 @@ def make_template(name: str) -> Template:
     states = {**USUAL.get(base, {}), **STATES.get(name, {})}
     names, columns, bonds, bond_columns = _perceive(entry, role, states)
     backbone = np.array([role == ROLE["amino_acid"] and n in _BACKBONE for n in names], np.uint8)
-    atoms = np.stack([columns[k].astype(np.int64).astype(np.uint8) for k in ATOM_FEATURES[:-1]] + [backbone], 1)
+    atoms = np.stack(
+        [columns[k].astype(np.int64).astype(np.uint8) for k in ATOM_FEATURES[:-1]] + [backbone], 1
+    )
     centres, handedness = _stereocentres(entry, names)
     return Template(role, _type(entry, role, base), _letter(entry, role), names, atoms, bonds,
                     np.stack(bond_columns, 1), centres, handedness)  # fmt: skip
@@ -209,7 +211,9 @@ def _plain(
 ) -> tuple[tuple[str, ...], dict[str, NDArray[Any]], NDArray[np.int64], list[NDArray[np.uint8]]]:
     """What the dictionary itself says, for components beyond RDKit's valences, such as clusters."""
     keep = [k for k, (i, j) in enumerate(entry.bond_atoms.tolist()) if i in place and j in place]
-    bonds = np.array([[place[i] for i in entry.bond_atoms[k].tolist()] for k in keep], np.int64).reshape(-1, 2)
+    bonds = np.array([[place[i] for i in entry.bond_atoms[k].tolist()] for k in keep], np.int64).reshape(
+        -1, 2
+    )
     zeros = np.zeros(len(heavy), np.uint8)
     columns: dict[str, NDArray[Any]] = {
         "element": entry.element[heavy], "charge": entry.charge[heavy], "hybridisation": zeros,
@@ -302,7 +306,9 @@ class Library:
         for row, template in enumerate(known):
             base = int(self.atom_start[row])
             for name, k in _atom_keys(template.names):
-                pairs.setdefault((row << 32) | int.from_bytes(name.encode()[:4].ljust(4, b"\0"), "little"), base + k)
+                pairs.setdefault(
+                    (row << 32) | int.from_bytes(name.encode()[:4].ljust(4, b"\0"), "little"), base + k
+                )
         keys = np.array(list(pairs), np.uint64)
         order = np.argsort(keys)
         self._keys = keys[order]
@@ -316,7 +322,7 @@ def _starts(sizes: list[int]) -> NDArray[np.int64]:
 
 
 def _atom_keys(names: tuple[str, ...]) -> list[tuple[str, int]]:
-    """Names that lead to each atom: its own first, then older and force-field ones that mean no other atom."""
+    """Names that lead to each atom: its own, then older and force-field ones that mean no other atom."""
     keys = [(n, k) for k, n in enumerate(names)]
     place = {n: k for k, n in enumerate(names)}
     keys += [(old, place[new]) for old, new in ATOM_ALIASES.items() if new in place and old not in place]

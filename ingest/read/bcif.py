@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import msgpack
@@ -84,7 +85,7 @@ def _strings(encoding: Mapping[str, Any]) -> NDArray[np.bytes_]:
     joined = encoding["stringData"]
     steps = [deserialize_encoding(e) for e in encoding["offsetEncoding"]]
     offsets = decode_stepwise(encoding["offsets"], steps).tolist()
-    cut = [joined[a:b].encode() for a, b in zip(offsets, offsets[1:], strict=False)]
+    cut = [joined[a:b].encode() for a, b in pairwise(offsets)]
     return np.array(cut, dtype="S") if cut else np.zeros(0, "S1")
 
 

@@ -28,6 +28,7 @@ _CONN: Final = (
     *(f"ptnr{i}_{k}" for i in (1, 2) for k in _PARTNER),
     *(f"pdbx_ptnr{i}_PDB_ins_code" for i in (1, 2)),
 )
+_LABELS: Final = ("asym_id", "seq_id", "comp_id")
 _WANTED: Final = {
     "atom_site": _SITE,
     "entity": ("id", "type"),
@@ -42,7 +43,7 @@ _WANTED: Final = {
 }
 _ASSEMBLY: Final = {
     "atom_site": ("id", *_SITE),
-    "struct_conn": ("id", *_CONN, *(f"ptnr{i}_label_{k}" for i in (1, 2) for k in ("asym_id", "seq_id", "comp_id"))),
+    "struct_conn": ("id", *_CONN, *(f"ptnr{i}_label_{k}" for i in (1, 2) for k in _LABELS)),
     "cell": ("length_a", "length_b", "length_c", "angle_alpha", "angle_beta", "angle_gamma"),
     "struct_asym": ("id", "entity_id"),
     "pdbx_struct_assembly": ("id", "details", "method_details", "oligomeric_details", "oligomeric_count"),
@@ -121,7 +122,8 @@ def _first(found: Mapping[str, Mapping[str, Column]], category: str, column: str
     values = found.get(category, {}).get(column)
     if values is None or not len(values):
         return ""
-    return str(values.text(400)[0].decode("utf-8", "replace"))
+    first: bytes = values.text(400)[0]
+    return str(first, "utf-8", "replace")
 
 
 def _header(found: Mapping[str, Mapping[str, Column]], n_models: int) -> Header:

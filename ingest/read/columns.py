@@ -13,19 +13,13 @@ import gemmi
 import numpy as np
 from numpy.typing import NDArray
 
-_Words = NDArray[np.uint64]
-
-
-def _bytes(value: int) -> np.uint64:
-    """The same byte eight times."""
-    return np.uint64(int.from_bytes(bytes([value]) * 8, "little"))
-
-
-_ZERO, _SPACE, _MINUS = _bytes(0x30), _bytes(0x20), _bytes(0x0D)  # "-" is a space with 0x0D flipped
-_TEN: Final = _bytes(0x76)  # added to a byte: sets its top bit if it was 10 or more
-_TOP: Final = _bytes(0x80)
-_PAIRS: Final = np.uint64(0x00FF00FF00FF00FF)
-_LOW: Final = np.uint64(0xFF)
+_U: Final = np.uint32
+_DIGITS, _BLANKS, _MINUS = _U(0x30303030), _U(0x20202020), _U(0x0D0D0D0D)  # "-" is a blank with 0x0D flipped
+_TEN, _TOP = _U(0x76767676), _U(0x80808080)  # adding the first sets the top bit of a byte of 10 or more
+_BYTE: Final = _U(0xFF)
+# First column of the whole part and of the point of x, y, z, occupancy, B-factor. The whole part is read as
+# four characters and the other as ".ddd"; the last two fields have three characters and two decimals.
+_NUMBERS: Final = ((30, 34), (38, 42), (46, 50), (53, 57), (59, 63))
 
 
 def _elements() -> NDArray[np.uint8]:
@@ -68,105 +62,120 @@ def read_columns(rows: NDArray[np.uint8], het: NDArray[np.bool_]) -> dict[str, A
     None if any line is not written strictly in the columns of the format, names an element or a charge
     that is none, or belongs to a residue whose atoms are not together.
     """
-    element = _ELEMENTS[_word(rows, 76, 78, np.uint16)]
-    charge = _CHARGES[_word(rows, 78, 80, np.uint16)]
-    if (element == 255).any() or (charge == 127).any() or (rows[:, 20] != 32).any() or (rows[:, 27] != 32).any():
+    if rows.shape[1:] != (80,) or not rows.flags.c_contiguous:
+        raise ValueError(f"atom lines as an array of shape (n, 80), not {rows.shape}")
+    element, charge = _ELEMENTS[_word(rows, 76, "<u2")], _CHARGES[_word(rows, 78, "<u2")]
+    if (
+        (element == 255).any()
+        or (charge == 127).any()
+        or (rows[:, 20] != 32).any()
+        or (rows[:, 27] != 32).any()
+    ):
         return None
-    position = decimals(np.ascontiguousarray(rows[:, 30:54]).view(np.uint64), 4)
-    blank = np.uint64(0x2020)
-    small = np.stack([_word(rows, 52, 60, np.uint64), _word(rows, 58, 66, np.uint64)], axis=1)
-    small = decimals(((small >> np.uint64(16)) << np.uint64(16)) | blank, 5)
-    residues = _residues(rows)
-    if position is None or small is None or residues is None:
+    numbers = _decimals(rows)
+    residues = _residues(rows) if numbers is not None else None
+    if numbers is None or residues is None:
         return None
     altloc = rows[:, 16].copy()
     altloc[altloc == 32] = 0
-    small /= 100.0
     return {
-        "position": position / 1000.0,
+        "position": np.ascontiguousarray(numbers[:3].T / 1000.0),
         "element": element,
         "charge": charge,
-        "name": stripped(_word(rows, 12, 16, np.uint32)),
+        "name": stripped(_word(rows, 12, "<u4")),
         "altloc": altloc,
-        "occupancy": small[:, 0].astype(np.float32),
-        "b_factor": small[:, 1].astype(np.float32),
+        "occupancy": (numbers[3] / 1000.0).astype(np.float32),
+        "b_factor": (numbers[4] / 1000.0).astype(np.float32),
         "residue_het": het,
         **residues,
     }
 
 
-def _word(rows: NDArray[np.uint8], start: int, stop: int, dtype: Any) -> NDArray[Any]:
-    """Some columns of each row as one integer."""
-    return np.ascontiguousarray(rows[:, start:stop]).view(dtype).ravel()
+def _word(rows: NDArray[np.uint8], column: int, dtype: str) -> NDArray[Any]:
+    """Some characters of each row as one integer, the first in its lowest byte."""
+    found: NDArray[Any] = np.ndarray((len(rows),), dtype, rows, offset=column, strides=(80,)).copy()
+    return found
 
 
-def decimals(fields: _Words, dot: int) -> NDArray[np.float64] | None:
-    """Numbers right-aligned in fields of eight bytes with their point at one place, times 10^(7 - dot).
+def _decimals(rows: NDArray[np.uint8]) -> NDArray[np.int32] | None:
+    """The five numbers of each line in thousandths, shape (5, n)."""
+    whole, part = np.empty((2, 5, len(rows)), np.uint32)
+    for k, (first, point) in enumerate(_NUMBERS):
+        whole[k], part[k] = _word(rows, first, "<u4"), _word(rows, point, "<u4")
+    whole[3:] = (whole[3:] & ~_BYTE) | _U(0x20)
+    part[3:] = (part[3:] & _U(0xFFFFFF)) | _U(0x30000000)
+    varied = 5  # occupancies, and B-factors of a model, are often all the same
+    while varied > 3 and all((w[varied - 1] == w[varied - 1, 0]).all() for w in (whole, part)):
+        varied -= 1
+    found = parse_decimals(whole[:varied], part[:varied])
+    if varied == 5 or found is None:
+        return found
+    same = parse_decimals(whole[varied:, :1], part[varied:, :1])
+    return None if same is None else np.concatenate([found, np.repeat(same, len(rows), axis=1)])
 
-    Parameters
-    ----------
-    fields : shape (n, ...), the first character in the lowest byte
-    dot : place of the point, 4 or 5
+
+def parse_decimals(whole: NDArray[np.uint32], part: NDArray[np.uint32]) -> NDArray[np.int32] | None:
+    """Numbers written as four characters before the point, and the point with three digits, in thousandths.
+
+    The digits of a number are parsed side by side in the bytes of an integer.
 
     Returns
     -------
-    None if a field is anything but blanks, perhaps a minus, digits, the point, digits.
+    None if one of them is anything but blanks, perhaps a minus, digits, a point, digits.
     """
-    at = np.uint64(8 * dot)
-    if not (((fields >> at) & _LOW) == np.uint64(0x2E)).all():
+    part = part ^ _U(0x3030302E)
+    if ((part + _U(0x76767600)) & _U(0x808080FF)).any():
         return None
-    values = (fields ^ _ZERO) & ~(_LOW << at)  # a digit is its value; the point counts as a zero
-    other = (values + _TEN) & _TOP  # top bit of each byte that is no digit
-    lead = (other << np.uint64(8)) | np.uint64(0x80)
-    if ((other >> np.uint64(8 * (dot - 1))) != 0).any() or ((other & ~lead) != 0).any():
+    values = whole ^ _DIGITS
+    other = (values + _TEN) & _TOP  # top bit of each byte that is no digit: some from the left, not the last
+    if ((other >> _U(24)) | (other & ~((other << _U(8)) | _U(0x80)))).any():
         return None
-    mask = (other >> np.uint64(7)) * _LOW
-    signs = (fields ^ _SPACE) & mask  # zero where the other characters are blanks
-    last = mask & ~(mask >> np.uint64(8)) & _MINUS
+    mask = (other >> _U(7)) * _BYTE
+    signs = (whole ^ _BLANKS) & mask
     negative = signs != 0
-    if (negative & (signs != last)).any():
+    if (negative & (signs != (mask & ~(mask >> _U(8)) & _MINUS))).any():  # a minus right before the digits
         return None
     digits = values & ~mask
-    pairs = (digits * np.uint64(10) + (digits >> np.uint64(8))) & _PAIRS
-    lanes = pairs.view(np.uint16).reshape(-1, 4).astype(np.float64)
-    found = (lanes @ np.array([1e5, 1e3, 1e2 if dot == 4 else 1e1, 1.0])).reshape(fields.shape)
+    digits = (digits * _U(10) + (digits >> _U(8))) & _U(0x00FF00FF)
+    digits = (digits * _U(100) + (digits >> _U(16))) & _U(0xFFFF)
+    part >>= _U(8)
+    part = (part & _BYTE) * _U(100) + ((part >> _U(8)) & _BYTE) * _U(10) + (part >> _U(16))
+    found = (digits * _U(1000) + part).view(np.int32)
     return np.where(negative, -found, found)
 
 
-def stripped(words: NDArray[np.uint32]) -> _Words:
+def stripped(words: NDArray[np.uint32]) -> NDArray[np.uint64]:
     """Names of up to four characters without the blanks around them, as eight bytes with zeros behind."""
     for _ in range(3):
-        blank = (words & np.uint32(0xFF)) == 32
+        blank = (words & _BYTE) == 32
         if not blank.any():
             break
-        words = np.where(blank, words >> np.uint32(8), words)
+        words = np.where(blank, words >> _U(8), words)
     for shift in (24, 16, 8, 0):
-        words = np.where((words >> np.uint32(shift)) == 32, words & np.uint32((1 << shift) - 1), words)
+        words = np.where((words >> _U(shift)) == 32, words & _U((1 << shift) - 1), words)
     return words.astype(np.uint64)
 
 
 def _residues(rows: NDArray[np.uint8]) -> dict[str, Any] | None:
-    """Residue columns, a row an atom, and where residues begin."""
-    n = len(rows)
-    head, tail = _word(rows, 17, 25, np.uint64), _word(rows, 19, 27, np.uint64)
-    new = np.ones(n, bool)
+    """Residue columns, a row a residue, and where residues begin."""
+    head, tail = _word(rows, 17, "<u8"), _word(rows, 19, "<u8")
+    new = np.ones(len(rows), bool)
     new[1:] = (head[1:] != head[:-1]) | (tail[1:] != tail[:-1])
     first = np.flatnonzero(new)
     some = rows[first]
-    text = some[:, 22:26]
-    numbers = _integers(text)
+    numbers = _integers(some[:, 22:26])
     key = np.sort(head[first] * np.uint64(0x9E3779B97F4A7C15) + (tail[first] >> np.uint64(40)))
-    if numbers is None or (key[1:] == key[:-1]).any():  # equal keys: atoms apart (or, once in ages, a collision)
+    if (
+        numbers is None or (key[1:] == key[:-1]).any()
+    ):  # equal keys: atoms apart (or, once in ages, a collision)
         return None
-    names = np.full((len(first), 4), 32, np.uint8)
-    names[:, :3] = some[:, 17:20]
     insertion = some[:, 26].copy()
     insertion[insertion == 32] = 0
     chain = some[:, 21].astype(np.uint64)
     chain[chain == 32] = 0
     return {
         "first": first,
-        "residue_name": stripped(np.ascontiguousarray(names).view(np.uint32).ravel()),
+        "residue_name": stripped(_word(some, 17, "<u4") & _U(0xFFFFFF)),
         "residue_chain": chain,
         "residue_number": numbers,
         "residue_insertion": insertion,

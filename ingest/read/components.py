@@ -101,7 +101,8 @@ def _mapped(column: Column, values: dict[str, int]) -> NDArray[np.uint8]:
     """Text column -> small integers by ``values``, 0 where the text is not in it."""
     assert column.table is not None
     table = [values.get(s.decode().upper(), 0) for s in column.table.tolist()]
-    return np.append(np.array(table, np.uint8), np.uint8(0))[column.values]
+    found: NDArray[np.uint8] = np.append(np.array(table, np.uint8), np.uint8(0))[column.values]
+    return found
 
 
 def _runs(column: Column) -> dict[str, tuple[int, int]]:

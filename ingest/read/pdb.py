@@ -30,8 +30,9 @@ _END: Final = int.from_bytes(b"END", "little")
 _LINK: Final = int.from_bytes(b"LINK", "little")
 _SSBOND: Final = int.from_bytes(b"SSBO", "little")
 _NUMBER: Final = re.compile(rb"\s*[-+]?(\d+\.?\d*|\.\d+)\s*")
-_MONTHS: Final = {m: i + 1 for i, m in enumerate(
-    "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split())}  # fmt: skip
+_MONTHS: Final = {name: i + 1 for i, name in enumerate((
+    "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
+))}  # fmt: skip
 
 
 class _Lines:
@@ -47,7 +48,11 @@ class _Lines:
         self.start[1:] = ends[:-1] + 1
         self.length = ends - self.start
         # The four bytes at each place; a line near the end may have fewer and is then no record of ours.
-        words = np.ndarray((max(len(data) - 3, 0),), "<u4", text, strides=(1,)) if len(data) > 3 else np.zeros(1, "<u4")
+        words = (
+            np.ndarray((max(len(data) - 3, 0),), "<u4", text, strides=(1,))
+            if len(data) > 3
+            else np.zeros(1, "<u4")
+        )
         self.record = words[np.minimum(self.start, len(words) - 1)]
         self.is_atom = (self.record == _ATOM) | (self.record == _HETATM)
         over = np.flatnonzero((self.record & np.uint32(0xFFFFFF)) == _END)
@@ -65,7 +70,7 @@ class _Lines:
         else:
             text = np.frombuffer(self.data + b" " * 80, np.uint8)
         windows = np.ndarray((len(text) - 79,), "V80", text, strides=(1,))
-        rows = windows[start].view(np.uint8).reshape(-1, 80)
+        rows: NDArray[np.uint8] = windows[start].view(np.uint8).reshape(-1, 80)
         shortest = int(length.min())
         if shortest < 80:
             rows[:, shortest:][np.arange(shortest, 80) >= length[:, None]] = 32
@@ -114,8 +119,8 @@ def _header_text(lines: _Lines) -> bytes:
     first = int(np.argmax(lines.is_atom))
     head = lines.data[: int(lines.start[first])]
     late = np.flatnonzero((lines.record[first:] == _LINK) | (lines.record[first:] == _SSBOND)) + first
-    starts, lengths = lines.start.tolist(), lines.length.tolist()
-    return head + b"".join(lines.data[starts[i] : starts[i] + lengths[i]] + b"\n" for i in late.tolist())
+    spans = zip(lines.start[late].tolist(), lines.length[late].tolist(), strict=True)
+    return head + b"".join(lines.data[at : at + n] + b"\n" for at, n in spans)
 
 
 def _read_lenient(
@@ -143,7 +148,9 @@ def _parse(data: bytes, name: str) -> gemmi.Structure:
 def _signs_first(lines: _Lines) -> bool:
     """True if a charge is written "+2" and not "2+"."""
     rows = lines.rows()
-    return bool((((rows[:, 78] == 43) | (rows[:, 78] == 45)) & (rows[:, 79] >= 48) & (rows[:, 79] <= 57)).any())
+    return bool(
+        (((rows[:, 78] == 43) | (rows[:, 78] == 45)) & (rows[:, 79] >= 48) & (rows[:, 79] <= 57)).any()
+    )
 
 
 def _first_model(data: bytes, lines: _Lines) -> tuple[bytes, int, bool]:
@@ -194,8 +201,7 @@ def _check_line(data: bytes, at: int, name: str) -> None:
         raise StructureError(
             "structure_bad_coordinates", f"{name}: line {_line(data, at)} has no coordinates: {line[30:54]!r}"
         )
-    cut = line[27:30].strip() or any(_NUMBER.fullmatch(f) is None for f in fields)
-    if cut or line[53:55].strip().isdigit() and len(line[53:55].strip()) == 2 and b"." not in line[46:54]:
+    if line[27:30].strip() or any(_NUMBER.fullmatch(f) is None for f in fields):
         raise StructureError(
             "format_mismatch" if len(line.split()) >= 8 else "parse_failed",
             f"{name}: line {_line(data, at)} does not have its coordinates in the fixed columns of a PDB "

@@ -265,9 +265,7 @@ def expand(structure: gemmi.Structure, assembly: str, name: str) -> None:
         raise StructureError("parse_failed", f"assembly {assembly} of {name}: {error}") from error
 
 
-def flatten(
-    structure: gemmi.Structure, kind: Format, header: Header, repairs: tuple[str, ...]
-) -> Structure:
+def flatten(structure: gemmi.Structure, kind: Format, header: Header, repairs: tuple[str, ...]) -> Structure:
     """gemmi's first model as arrays that outlive it."""
     flat = gemmi.FlatStructure(structure)
     if not len(flat):
@@ -295,7 +293,7 @@ def flatten(
     return assemble(columns, links_of(structure), header, repairs, kind)
 
 
-def _packed(names: NDArray[np.int8], stop: int) -> NDArray[np.uint64]:
+def _packed(names: Any, stop: int) -> NDArray[np.uint64]:
     """(n, 8) characters as one integer each: compared and looked up at the price of integers."""
     return np.ascontiguousarray(names[:stop]).view(np.uint64).ravel()
 
@@ -375,6 +373,4 @@ def _address(partner: gemmi.AtomAddress) -> Address:
     id_ = partner.res_id
     altloc = partner.altloc.strip("\0 ")
     number = id_.seqid.num if id_.seqid.num is not None else 0
-    return Address(
-        partner.chain_name, id_.name, number, id_.seqid.icode.strip(), partner.atom_name, altloc
-    )
+    return Address(partner.chain_name, id_.name, number, id_.seqid.icode.strip(), partner.atom_name, altloc)
