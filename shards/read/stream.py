@@ -167,6 +167,15 @@ class Stream:
             "n_complexes": len(self.rows), "fingerprint": self.fingerprint,
         }  # fmt: skip
 
+    def every(self, n: int, offset: int = 0) -> Iterator[Batch]:
+        """Yield the batches at step + offset, step + offset + n, ... of this epoch; the stream stays put."""
+        if self.step < len(self):
+            reader = _Reader(self, len(self), n, self.step + offset)
+            try:
+                yield from reader.batches(self.step)
+            finally:
+                reader.close()
+
     def __iter__(self) -> Iterator[Batch]:
         epoch, total = self.epoch, len(self)
         if self.step < total:
@@ -185,7 +194,7 @@ class Stream:
 class _Window:
     """A window's share of this rank: the rows of each step, and the blocks they lie in."""
 
-    first: int
+    numbers: list[int]  # of the steps
     steps: list[Rows]
     sizes: list[int]  # of the global batches
     needs: Rows
@@ -195,8 +204,9 @@ class _Window:
 class _Reader:
     """One pass over the steps of an epoch."""
 
-    def __init__(self, stream: Stream, total: int) -> None:
+    def __init__(self, stream: Stream, total: int, every: int = 1, offset: int = 0) -> None:
         self.stream, self.order, self.total = stream, stream.order, total
+        self.every, self.offset = every, offset
         self.options = stream.options
         self.stored = _stored(stream.keys, self.options.max_atoms)
         threads = self.options.threads
@@ -224,11 +234,12 @@ class _Reader:
     def batches(self, step: int) -> Iterator[Batch]:
         """Yield this rank's batches from ``step`` on."""
         ready: deque[Future[Batch]] = deque()
-        w = min(step // self.order.window_steps, self.order.n_windows - 1)
-        window: _Window | None = self.plan(w, step)
+        first = min(step // self.order.window_steps, self.order.n_windows - 1)
+        plans = (self.plan(w, step) for w in range(first, self.order.n_windows))
+        windows = (plan for plan in plans if plan is not None)
+        window = next(windows, None)
         while window is not None:
-            w += 1
-            following = self.plan(w, step) if w < self.order.n_windows else None
+            following = next(windows, None)
             self.open(window, following)
             n = len(window.steps)
             for i in range(n):
@@ -244,9 +255,10 @@ class _Reader:
     def plan(self, w: int, step: int) -> _Window | None:
         """Say what this rank serves of window w, from ``step`` on; None if that is nothing."""
         window = self.order.window(w)
-        steps, sizes, first = [], [], max(step, window.first)
+        numbers, steps, sizes = list[int](), list[Rows](), list[int]()
         for k, rows in enumerate(window.batches(), window.first):
-            if step <= k < self.total:
+            if step <= k < self.total and (k - self.offset) % self.every == 0:
+                numbers.append(k)
                 steps.append(rows[share(len(rows), self.stream.rank, self.stream.world_size)])
                 sizes.append(len(rows))
         if not steps:
@@ -254,7 +266,7 @@ class _Reader:
         needs = np.unique(self.blocks_of(np.concatenate(steps)))
         if not len(needs):  # no rows for this rank: any block says what an empty batch looks like
             needs = self.blocks_of(next(window.batches()))[:1]
-        return _Window(first, steps, sizes, needs)
+        return _Window(numbers, steps, sizes, needs)
 
     def blocks_of(self, rows: Rows) -> Rows:
         """Block of each data set row."""
@@ -307,7 +319,7 @@ class _Reader:
             turn = rotations(rows, stream.seed, self.order.epoch)
             x, of = columns["position"], columns.get("atom_batch")
             columns["position"] = x @ turn if of is None else np.einsum("ni,nij->nj", x, turn[of])
-        return Batch(columns, rows, window.sizes[i], window.first + i, self.order.epoch)
+        return Batch(columns, rows, window.sizes[i], window.numbers[i], self.order.epoch)
 
 
 def _pool(futures: list[Future[Block]], multiple: int) -> Pool:
