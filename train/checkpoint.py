@@ -47,8 +47,10 @@ class Checkpoints:
     """
 
     def __init__(self, folder: Path, world: World, keep: int = 3, background: bool = False) -> None:
-        self.folder, self.world, self.keep, self.background = folder, world, keep, background
+        self.folder, self.world, self.keep = folder, world, keep
         self._pending: Future[Any] | None = None
+        # Writing in the background needs exchanges of its own, beside those of training.
+        self._group = dist.new_group(backend="gloo") if background and dist.is_initialized() else None
 
     def save(self, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Write a checkpoint; every process must call it with its own tensors."""
@@ -60,8 +62,8 @@ class Checkpoints:
             partial.mkdir(parents=True)
         self.world.barrier()
         writer = _Writer(partial)
-        if self.background and dist.is_initialized():
-            future = async_save(tensors, storage_writer=writer)
+        if self._group is not None:
+            future = async_save(tensors, storage_writer=writer, process_group=self._group)
             assert isinstance(future, Future)
             self._pending = future
             if self.world.is_first:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from .parallel.apply import whole
 if TYPE_CHECKING:
     from ..shards.read.dataset import Dataset
 
-FORMAT, VERSION = "holoshard-model", 1
+FORMAT, VERSION = "holoshard-model", 1  # key of our metadata in the file, newest version that is read
 BEST = "best.safetensors"
 
 
@@ -76,19 +77,19 @@ class Predictor:
             raise UsageError(f"no model at {file}; expected a run folder of `holoshard train`, or its {BEST}")
         try:
             with safe_open(str(file), framework="pt") as opened:
-                meta = opened.metadata() or {}
-                if meta.get("format") != FORMAT or int(meta.get("version", 0)) > VERSION:
+                meta = json.loads((opened.metadata() or {}).get(FORMAT, "{}"))
+                if not 1 <= meta.get("version", 0) <= VERSION:
                     raise FormatError(
-                        f"{file}: format {meta.get('format')!r} version {meta.get('version')!r}, expected "
-                        f"{FORMAT!r} up to version {VERSION}; export it again"
+                        f"{file}: {FORMAT} version {meta.get('version')}, expected up to {VERSION}; train or "
+                        "export it with this version of holoshard"
                     )
                 tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
             config = parse_config(meta["config"], str(file))
             model = AffinityTransformer(config.model)
             model.load_state_dict(tensors)
-        except (SafetensorError, KeyError, RuntimeError) as error:
+        except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
             raise FormatError(f"{file}: not a whole model of ours: {error}; export it again") from error
-        return cls(model.to(device), config, int(meta["step"]), file)
+        return cls(model.to(device), config, meta["step"], file)
 
     def predict(
         self, dataset: Dataset, split: str | None = None, *, batch_size: int | None = None
@@ -124,7 +125,8 @@ def export(
     if not writes:
         return
     tensors |= {name: buffer.detach().float().cpu() for name, buffer in model.named_buffers()}
-    meta = {"format": FORMAT, "version": str(VERSION), "step": str(step), "config": dump_config(config)}
+    # One entry: safetensors writes several in no fixed order, and the same model should give the same bytes.
+    meta = {FORMAT: json.dumps({"version": VERSION, "step": step, "config": dump_config(config)})}
     partial = path.with_name(f".{path.name}.partial")
     save_file(tensors, str(partial), meta)
     with partial.open("rb") as file:
