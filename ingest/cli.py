@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,8 +18,6 @@ from .reasons import REASONS
 from .refused import collect
 from .sites import find_sites
 from .sources.layouts import choose, items
-
-log = logging.getLogger("holoshard")
 
 
 def ingest(
@@ -82,7 +80,7 @@ def ingest(
         error = NothingKeptError(
             f"nothing was kept of {summary['seen']} items; holoshard ledger {out} says why, one by one"
         )
-        log.error("holoshard: %s", error)
+        print(f"holoshard: {error}", file=sys.stderr)
         return {**result, "error": str(error), "exit_code": error.exit_code}
     return result
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 import math
 import tarfile
 from pathlib import Path
@@ -13,6 +14,15 @@ import pytest
 
 from holoshard.__main__ import main
 from holoshard.shards.read.dataset import open_dataset
+
+
+@pytest.fixture(autouse=True)
+def _fresh_logging():
+    """The command logs to the standard error of its process, which here changes with each test."""
+    yield
+    for handler in logging.getLogger().handlers[:]:
+        if type(handler) is logging.StreamHandler:
+            logging.getLogger().removeHandler(handler)
 
 
 def call(capsys, *arguments: object) -> tuple[int, dict, str]:
@@ -48,7 +58,7 @@ def complexes(out: Path) -> dict[str, object]:
 def test_ingest_of_a_table(tmp_path, capsys, shared, few):
     source, out = shared / "data/real", tmp_path / "out"
     code, result, said = call(capsys, "ingest", source, "--labels", few, "--out", out, "--workers", 0)
-    rows = {row["id"]: row for row in csv.DictReader(few.open())}
+    rows = {row["id"]: row for row in csv.DictReader(few.read_text().splitlines())}
     assert code == 0
     assert result["seen"] == result["kept"] + result["refused"] == len(rows)
     assert result["layouts"] == {str(source): "table"}
