@@ -16,6 +16,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdCIPLabeler, rdinchi, rdmolops
 
 from ...shards.complex import BOND_ORDERS, BOND_STEREOS, CHIRALITIES, HYBRIDISATIONS, encode_names
+from ...shards.errors import StructureError
 
 _HYBRIDISATION_NAMES: Final = {
     "UNSPECIFIED": "unknown", "S": "s", "SP": "sp", "SP2": "sp2", "SP3": "sp3", "SP3D": "sp3d",
@@ -136,14 +137,25 @@ class Posed:
 
 
 def to_ligand(posed: Posed) -> Ligand:
-    """Arrays and descriptors of a perceived molecule."""
+    """Arrays and descriptors of a perceived molecule.
+
+    Raises StructureError, ``ligand_unreadable``, for what RDKit perceives but cannot write.
+    """
     with rdBase.BlockLogs():
-        return _to_ligand(posed)
+        try:
+            return _to_ligand(posed)
+        except (Chem.MolSanitizeException, RuntimeError) as error:
+            raise StructureError("ligand_unreadable", _first_line(error)) from error
+
+
+def _first_line(error: Exception) -> str:
+    """What RDKit complains of, without its place in RDKit's sources."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _to_ligand(posed: Posed) -> Ligand:
     mol = posed.mol
-    heavy = mol if mol.GetNumHeavyAtoms() == mol.GetNumAtoms() else Chem.RemoveAllHs(mol, sanitize=False)
+    heavy = mol if mol.GetNumHeavyAtoms() == mol.GetNumAtoms() else Chem.RemoveAllHs(mol)
     smiles = Chem.MolToSmiles(heavy)
     if _EXOTIC.search(smiles):
         for some in {id(mol): mol, id(heavy): heavy}.values():
@@ -194,7 +206,10 @@ def forget() -> None:
 
 def inchikey(mol: Any) -> str:
     """Standard InChIKey, or "" where InChI refuses the molecule."""
-    return str(rdinchi.MolToInchiKey(mol, "")) or str(rdinchi.MolToInchiKey(_without_dative(mol), ""))
+    try:
+        return str(rdinchi.MolToInchiKey(mol, "")) or str(rdinchi.MolToInchiKey(_without_dative(mol), ""))
+    except Chem.MolSanitizeException:
+        return ""
 
 
 def _without_dative(mol: Any) -> Any:

@@ -44,18 +44,26 @@ def perceive(
     with rdBase.BlockLogs():
         refuse_queries(mol)
         check_coordinates(mol, claims_3d)
-        for atom in mol.GetAtoms():
-            if atom.GetAtomicNum() == 1 and atom.GetIsotope():
-                atom.SetIsotope(0)  # deuterium is hydrogen here
-        mol, repairs = sanitise(mol)
-        mol, row, dropped = main_fragment(mol)
-        repairs += dropped
-        mol.GetConformer().Set3D(True)
-        Chem.AssignStereochemistryFrom3D(mol, -1, True)  # while the hydrogens are there to help
-        if not hydrogens:
-            heavy = np.array([atom.GetAtomicNum() != 1 for atom in mol.GetAtoms()], dtype=bool)
-            mol, row = Chem.RemoveAllHs(mol), row[heavy]
-        flag_stereo(mol)
+        try:
+            return _perceive(mol, hydrogens)
+        except (Chem.MolSanitizeException, RuntimeError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise StructureError("ligand_unreadable", reason or type(error).__name__) from error
+
+
+def _perceive(mol: Any, hydrogens: bool) -> tuple[Any, NDArray[np.int64], list[str]]:
+    for atom in mol.GetAtoms():
+        if atom.GetAtomicNum() == 1 and atom.GetIsotope():
+            atom.SetIsotope(0)  # deuterium is hydrogen here
+    mol, repairs = sanitise(mol)
+    mol, row, dropped = main_fragment(mol)
+    repairs += dropped
+    mol.GetConformer().Set3D(True)
+    Chem.AssignStereochemistryFrom3D(mol, -1, True)  # while the hydrogens are there to help
+    if not hydrogens:
+        heavy = np.array([atom.GetAtomicNum() != 1 for atom in mol.GetAtoms()], dtype=bool)
+        mol, row = Chem.RemoveAllHs(mol), row[heavy]
+    flag_stereo(mol)
     return mol, row, repairs
 
 

@@ -21,7 +21,7 @@ from .molblock import decode
 
 _SECTION: Final = "@<TRIPOS>"
 _MOLECULE: Final = re.compile(rb"^@<TRIPOS>MOLECULE", re.MULTILINE)
-_ATOM: Final = re.compile(r"\s*(\d+)\s+(.+?)\s+(-?\d*\.\d+)\s+(-?\d*\.\d+)\s+(-?\d*\.\d+)\s+(\S+)")
+_ATOM: Final = re.compile(r"\s*(\d+)\s+(\S.*?)\s+(-?\d*\.\d+)\s+(-?\d*\.\d+)\s+(-?\d*\.\d+)\s+(\S+)")
 _BONDS: Final = {
     "1": Chem.BondType.SINGLE, "2": Chem.BondType.DOUBLE, "3": Chem.BondType.TRIPLE,
     "am": Chem.BondType.SINGLE, "ar": Chem.BondType.AROMATIC,
@@ -38,8 +38,13 @@ class _Atom:
 
 
 def split_mol2(data: bytes) -> tuple[tuple[int, int], ...]:
-    """Start and end of each molecule of a MOL2 file, counted by ``@<TRIPOS>MOLECULE`` alone."""
+    """Start and end of each molecule of a MOL2 file, counted by ``@<TRIPOS>MOLECULE`` alone.
+
+    Raises StructureError, ``parse_failed``, where there is none.
+    """
     starts = [match.start() for match in _MOLECULE.finditer(data.replace(b"\r", b"\n"))]
+    if not starts:
+        raise StructureError("parse_failed", "no @<TRIPOS>MOLECULE section in a MOL2 file")
     return tuple(zip(starts, [*starts[1:], len(data)], strict=True))
 
 
@@ -53,7 +58,7 @@ def read_mol2(record: bytes, hydrogens: bool) -> Ligand:
     """
     text, repairs = decode(record)
     sections = _sections(text)
-    head = sections["MOLECULE"]
+    head = sections.get("MOLECULE", [])
     title = head[0].strip() if head else ""
     atoms, index = _read_atoms(sections.get("ATOM", []))
     bonds = _read_bonds(sections.get("BOND", []), index)
@@ -136,6 +141,8 @@ def _charges(lines: list[str], index: dict[str, int]) -> dict[int, int]:
         if len(fields) == 2 and fields[0] in index:
             current = index[fields[0]]
         elif len(fields) == 2 and fields[0] == "charge" and current >= 0:
+            if not re.fullmatch(r"[-+]?\d", fields[1]):
+                raise StructureError("parse_failed", f"formal charge {fields[1]!r} of a MOL2 molecule")
             charges[current] = int(fields[1])
     return charges
 

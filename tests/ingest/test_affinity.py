@@ -6,6 +6,8 @@ import math
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holoshard.ingest.chemistry.affinity import parse_label, to_affinities, to_affinity
 from holoshard.ingest.item import Label
@@ -238,3 +240,23 @@ def test_pdbbind_index_agrees_with_its_own_logarithms(shared: Path) -> None:
             assert affinity.pk == pytest.approx(float(fields[3]), abs=0.006)
             seen += 1
     assert seen > 4
+
+
+@given(st.text(alphabet="0123456789.,eE+-<>=~ pKdiIC50nuµM/molkcaG|()^x*%Δ", max_size=24))
+def test_any_text_is_a_label_or_a_reason(text: str) -> None:
+    try:
+        affinity = to_affinity([Label(text=text)])
+    except StructureError as error:
+        reason = error.reason
+    else:
+        reason = ""
+        assert 0 <= affinity.pk <= 15
+    assert reason == "" or reason.startswith("label_")
+
+
+@given(st.floats(1e-14, 1.0), st.sampled_from(["M", "mM", "uM", "nM", "pM", "fM"]), st.sampled_from("=<>"))
+def test_units_are_interchangeable(molar: float, unit: str, sign: str) -> None:
+    scale = {"M": 1, "mM": 1e3, "uM": 1e6, "nM": 1e9, "pM": 1e12, "fM": 1e15}[unit]
+    affinity = to_affinity([Label("Kd", sign, repr(molar * scale), unit)])
+    assert affinity.pk == pytest.approx(-math.log10(molar), abs=1e-9)
+    assert affinity.relation == {"=": "=", "<": ">", ">": "<"}[sign]
