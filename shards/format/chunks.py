@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from typing import Any, Final
 
 import numpy as np
@@ -20,13 +21,15 @@ START_AXES: Final[Mapping[str, Axis]] = {f.key: a for f, a in zip(STARTS, RAGGED
 COUNT_AXES: Final[Mapping[str, Axis]] = {f.key: a for f, a in zip(COUNTS, RAGGED_AXES, strict=True)}
 
 
-def pack_block(block: Block, layout: Layout, padded: Mapping[Axis, int]) -> list[list[bytes]]:
+def pack_block(
+    block: Block, layout: Layout, padded: Mapping[Axis, int], pool: Executor | None = None
+) -> list[list[bytes]]:
     """Chunks of each column of the layout.
 
     ``padded`` says how many rows, padding included, the blocks before this one take on each ragged
-    axis: where this block starts in the flat arrays of the file.
+    axis: where this block starts in the flat arrays of the file. ``pool`` packs columns side by side.
     """
-    packed = []
+    arrays = []
     for column in layout.columns:
         key, field = column.field.key, column.field
         if key in COUNT_AXES:
@@ -38,8 +41,8 @@ def pack_block(block: Block, layout: Layout, padded: Mapping[Axis, int]) -> list
         else:
             rows = block.n_complexes if field.axis == "complex" else int(block.counts[field.axis].sum())
             array = blank(field, rows)
-        packed.append(_pack_column(array, column))
-    return packed
+        arrays.append(array)
+    return list((pool.map if pool else map)(_pack_column, arrays, layout.columns))
 
 
 def _pack_column(array: NDArray[Any], column: Column) -> list[bytes]:

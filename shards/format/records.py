@@ -28,6 +28,12 @@ from .container import POSITION_SCALE
 FIELD_OF: Final[Mapping[str, Field]] = {f.key: f for f in FIELDS}
 _JSON: Final = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 ARRAY_FIELDS: Final = tuple(f for f in FIELDS if f.axis in ("atom", "bond", "residue"))
+_KEYS: Final = tuple((f.key, f.axis) for f in FIELDS)
+_ARRAYS: Final = (*(f.key for f in ARRAY_FIELDS), "centre")
+_NUMBERS: Final[tuple[tuple[str, Any], ...]] = (
+    ("n_ligand_atoms", int), ("deposited", int), ("pocket_radius", float), ("resolution", float),
+    ("flags", lambda code: Flag(int(code))),
+)  # fmt: skip
 SIZE_KEY: Final[Mapping[Axis, str]] = {"atom": "element", "bond": "bond_order", "residue": "residue_type"}
 
 
@@ -59,19 +65,14 @@ def stack(complexes: Sequence[Complex]) -> Block:
 
 def complex_at(block: Block, row: int) -> Complex:
     """Complex ``row`` of a decoded block (not raw); its arrays are copies, so that the block can go."""
-    one = block.slice(row, row + 1)
-    values: dict[str, Any] = {}
-    extra: dict[str, NDArray[Any]] = {}
-    for key, field in one.fields.items():
-        if key not in FIELD_OF:
-            array = one.columns[key].copy()
-            extra[field.path] = array[0] if field.axis == "complex" else array
-    for f in FIELDS:
-        column = one.columns.get(f.key)
-        if column is None:  # written by an older minor version
-            column = blank(f, 1 if f.axis == "complex" else int(one.counts[f.axis][0]))
-            column = from_fixed(column, f.per_unit) if f.per_unit else column
-        values[f.key] = column.copy() if f.axis != "complex" else column[0]
+    rows: dict[Axis, Any] = {"complex": row}
+    for axis in RAGGED_AXES:
+        start = int(block.starts[axis][row])
+        rows[axis] = slice(start, start + int(block.counts[axis][row]))
+    columns = block.columns
+    values = {key: columns[key][rows[axis]] for key, axis in _KEYS if key in columns}
+    if len(values) < len(_KEYS):  # written by an older minor version
+        values.update(_blanks(block, row, values))
     text = parse_text(values.pop("text_json"))
     affinity = Affinity(
         float(values.pop("pk")),
@@ -81,13 +82,24 @@ def complex_at(block: Block, row: int) -> Complex:
         float(values.pop("pk_spread")),
         str(text.get("label", "")),
     )
-    values["centre"] = values["centre"].copy()
-    for name in ("n_ligand_atoms", "deposited"):
-        values[name] = int(values[name])
-    for name in ("pocket_radius", "resolution"):
-        values[name] = float(values[name])
-    values["flags"] = Flag(int(values["flags"]))
+    for name, kind in _NUMBERS:
+        values[name] = kind(values[name])
+    for name in _ARRAYS:
+        values[name] = values[name].copy()
+    own = [(k, f) for k, f in block.fields.items() if k not in FIELD_OF and k in columns]
+    extra = {f.path: columns[k][rows[f.axis]].copy() for k, f in own}
     return Complex(**values, affinity=affinity, text=text, extra=extra)
+
+
+def _blanks(block: Block, row: int, present: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of the fields that a block lacks."""
+    found = {}
+    for f in FIELDS:
+        if f.key not in present:
+            column = blank(f, 1 if f.axis == "complex" else int(block.counts[f.axis][row]))
+            column = from_fixed(column, f.per_unit) if f.per_unit else column
+            found[f.key] = column[0] if f.axis == "complex" else column
+    return found
 
 
 def dump_text(c: Complex) -> bytes:

@@ -25,6 +25,21 @@ def size_of(path: Path) -> int:
     return os.path.getsize(path)
 
 
+def link_or_copy(source: Path, target: Path) -> None:
+    """Another name for a file, or for each file of a folder; a copy where the file system has no links."""
+    if source.is_dir():
+        shutil.copytree(source, target, copy_function=_link_or_copy)
+    else:
+        _link_or_copy(source, target)
+
+
+def _link_or_copy(source: str | Path, target: str | Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
 def remove(path: Path) -> None:
     """Remove a file or folder, if it is there."""
     if path.is_dir():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from ..format.codec import from_fixed
 from ..format.manifest import ShardInfo
 from ..format.records import texts_of
 
+PLACES: Final = ("split", "shard", "block", "row")
 SIZES: Final[dict[str, Axis]] = {"n_atoms": "atom", "n_bonds": "bond", "n_residues": "residue"}
 
 
@@ -25,8 +26,13 @@ class IndexColumns:
     def __init__(self) -> None:
         self._ids: list[bytes] = []
         self._columns: dict[str, list[NDArray[Any]]] = {}
-        self._blank: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
         self._sizes: list[int] = []
+
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Begin with the index of a data set, as :meth:`arrays` wrote it."""
+        self._ids = arrays["id"].tolist()
+        self._columns = {k: [a] for k, a in arrays.items() if k not in ("id", *PLACES)}
+        self._sizes = [len(self._ids)]
 
     def append(self, block: Block) -> None:
         """Take the single values a complex of a raw block."""

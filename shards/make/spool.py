@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -45,10 +46,16 @@ class ShardSpool:
     """Takes blocks of exactly ``block_size`` complexes (the last may be smaller); writes one shard."""
 
     def __init__(
-        self, folder: Path, block_size: int, codecs: Codecs, fields: Mapping[str, Field] | None = None
+        self,
+        folder: Path,
+        block_size: int,
+        codecs: Codecs,
+        fields: Mapping[str, Field] | None = None,
+        threads: int = 1,
     ) -> None:
         self.folder, self.block_size, self.codecs, self.fields = folder, block_size, codecs, fields or {}
         self.layout: Layout | None = None
+        self._pool = ThreadPoolExecutor(threads, "holoshard-pack") if threads > 1 else None
         self._begin()
 
     def _begin(self) -> None:
@@ -75,7 +82,7 @@ class ShardSpool:
                 f"a block would unpack to {size:.0f} bytes; {MAX_BLOCK_BYTES} are allowed; "
                 "use a smaller block_size"
             )
-        packed = pack_block(block, self.layout, self._padded)
+        packed = pack_block(block, self.layout, self._padded, self._pool)
         columns = [b"".join(chunks) for chunks in packed]
         data = b"".join(columns)
         sizes = tuple(len(chunk) for chunks in packed for chunk in chunks)
@@ -144,3 +151,5 @@ class ShardSpool:
     def close(self) -> None:
         """Drop what was not written."""
         self._file.close()
+        if self._pool:
+            self._pool.shutdown()

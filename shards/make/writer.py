@@ -20,8 +20,10 @@ from ..format.layout import BLOCK_SIZE, Layout
 from ..format.manifest import Manifest, ShardInfo
 from ..format.records import stack
 from ..format.table import BlockTable
+from ..read.source import Source, open_source
 from .check import check
-from .files import file_sha256, size_of
+from .convert import index_arrays
+from .files import file_sha256, link_or_copy, size_of
 from .finish import write_frame
 from .index import IndexColumns
 from .spool import ShardSpool
@@ -85,6 +87,9 @@ class DatasetWriter:
     fields : key -> field of all blocks to come, if known; spares packing a shard twice when a later
         block has a wider or an additional column
     making : plain data for the manifest: seed, split method and so on
+    extend : a data set whose shards come first, linked or copied, none of them rewritten; container and
+        block size are then its own, and splits that it has get more shards. May be ``out`` itself
+    threads : that pack columns; the bytes do not depend on it
     """
 
     def __init__(
@@ -97,16 +102,23 @@ class DatasetWriter:
         codec: str = "blosc",
         fields: Mapping[str, Field] | None = None,
         making: Mapping[str, Any] | None = None,
+        extend: Path | None = None,
+        threads: int | None = None,
     ) -> None:
         self.out, self.container = Path(out), container_named(container)
         self.block_size, self.shard_bytes, self.codecs = block_size, shard_bytes, codecs_named(codec)
         self.fields, self.making = fields, dict(making or {})
+        self.threads = threads or os.cpu_count() or 1
+        old = None if extend is None else open_source(Path(extend))
         self._folder = begin(self.out)
         self._shards: list[ShardInfo] = []
         self._tables: list[BlockTable] = []
         self._layouts: list[Layout] = []
         self._index = IndexColumns()
         self._typical: Layout | None = None  # cut for a full block, so it fits the next shard too
+        self._written: set[str] = set()
+        if old is not None:
+            self._extend(old)
 
     def __enter__(self) -> DatasetWriter:
         return self
@@ -118,11 +130,12 @@ class DatasetWriter:
 
     def write(self, split: str, blocks: Iterable[Block]) -> None:
         """Write raw blocks of any size as shards ``<split>-00000`` and on; once for each split."""
-        if not split.isidentifier() or any(s.split == split for s in self._shards):
+        if not split.isidentifier() or split in self._written:
             raise UsageError(f"split {split!r} was written before, or is not letters, digits and underscores")
-        spool = ShardSpool(self._folder, self.block_size, self.codecs, self.fields)
+        self._written.add(split)
+        spool = ShardSpool(self._folder, self.block_size, self.codecs, self.fields, self.threads)
         spool.layout = self._typical
-        number = 0
+        number = sum(s.split == split for s in self._shards)
         try:
             for block in recut(blocks, self.block_size):
                 spool.append(block)
@@ -148,6 +161,19 @@ class DatasetWriter:
         manifest = write_frame(self._folder, manifest, columns, self._tables)
         finish(self._folder, self.out)
         return manifest
+
+    def _extend(self, old: Source) -> None:
+        """Take over the shards of a data set as they are."""
+        manifest = old.manifest
+        if not old.has_index:
+            raise UsageError(f"{old.root} has no index; only a data set folder can be extended")
+        self.container, self.block_size = old.container, manifest.block_size
+        self.making = {**manifest.making, **self.making}
+        self._shards, self._layouts = list(manifest.shards), list(manifest.layouts)
+        self._tables = [old.places(i).table for i in range(len(manifest.shards))]
+        self._index.load(index_arrays(old))
+        for shard in manifest.shards:
+            link_or_copy(old.root / shard.name, self._folder / shard.name)
 
     def _close(self, spool: ShardSpool, split: str, number: int) -> None:
         path = self._folder / f"{split}-{number:05d}{self.container.suffix}"

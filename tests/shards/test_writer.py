@@ -18,6 +18,7 @@ from holoshard.shards.errors import FormatError, NothingKeptError, UsageError
 from holoshard.shards.format.block import concatenate
 from holoshard.shards.format.records import stack
 from holoshard.shards.make.files import file_sha256
+from holoshard.shards.make.verify import verify
 from holoshard.shards.make.writer import DatasetWriter, recut, write_part
 from holoshard.shards.read.dataset import open_dataset
 
@@ -295,3 +296,56 @@ def test_files_are_written_where_hdf5_has_no_blosc_filter(tmp_path):
 
     with h5py.File(tmp_path / "part.h5") as file:
         assert file["complex/n_ligand_atoms"][0] == next(random_complexes(1)).n_ligand_atoms
+
+
+@pytest.mark.parametrize("container", ["hdf5", "zarr"])
+@pytest.mark.parametrize("where", ["same folder", "another folder"])
+def test_a_data_set_is_extended_without_rewriting(tmp_path, container, where):
+    complexes = list(random_complexes(60))
+    own = [
+        replace(c, extra={"complex/score": np.float32(1)}) for c in random_complexes(50, seed=1, prefix="d")
+    ]
+    old = write_dataset(tmp_path / "a", complexes, container=container, making={"seed": 3})
+    inodes = {
+        p.relative_to(tmp_path / "a"): p.stat().st_ino for p in (tmp_path / "a").rglob("*") if p.is_file()
+    }
+    out = tmp_path / ("a" if where == "same folder" else "b")
+    with DatasetWriter(out, extend=tmp_path / "a", making={"added": 50}) as writer:
+        writer.write("train", [stack(own[:30])])
+        writer.write("valid", [stack(own[30:])])
+        manifest = writer.finish()
+    assert manifest.shards[: len(old.shards)] == old.shards
+    assert manifest.making == {"seed": 3, "added": 50}
+    assert manifest.splits == {"train": 75, "test": 15, "valid": 20}
+    for shard in old.shards:
+        for path in (p for p in [out / shard.name, *(out / shard.name).rglob("*")] if p.is_file()):
+            assert path.stat().st_ino == inodes[path.relative_to(out)]
+    dataset = open_dataset(out)
+    found = {c.id: c for c in dataset}
+    for c in complexes:
+        assert np.isnan(found[c.id].extra["complex/score"])
+        assert_same(replace(found[c.id], extra={}), c)
+    for c in own:
+        assert_same(found[c.id], c)
+    assert dataset.ids() == [c.id for c in (*complexes, *own)]
+    assert dataset.indices("train").tolist() == [*range(45), *range(60, 90)]
+    assert np.isnan(dataset.column("score")[:60]).all()
+    assert verify(out).ok
+
+
+def test_extending_by_an_id_that_is_there_is_refused(tmp_path):
+    complexes = list(random_complexes(20))
+    write_dataset(tmp_path / "set", complexes)
+    with DatasetWriter(tmp_path / "set", extend=tmp_path / "set") as writer:
+        writer.write("train", [stack(complexes[3:4])])
+        with pytest.raises(FormatError, match="'c00003' comes twice"):
+            writer.finish()
+    assert len(open_dataset(tmp_path / "set")) == 20
+
+
+def test_threads_do_not_change_the_bytes(tmp_path):
+    complexes = list(random_complexes(50))
+    for threads in (1, 3):
+        write_dataset(tmp_path / str(threads), complexes, threads=threads)
+    for path in (tmp_path / "1").iterdir():
+        assert path.read_bytes() == (tmp_path / "3" / path.name).read_bytes()
