@@ -34,7 +34,7 @@ def find_ligand(receptor: Receptor, selector: str) -> NDArray[np.int64]:
     if not selector.strip(": "):
         return choose_ligand(receptor)
     if "+" in selector:  # a ligand of several residues, as :mod:`holoshard.ingest.sites` names it
-        return np.concatenate([find_ligand(receptor, part) for part in selector.split("+")])
+        return np.unique(np.concatenate([find_ligand(receptor, part) for part in selector.split("+")]))
     chain, name, number, insertion = parse_selector(selector)
     s = receptor.structure
     solid = receptor.role != ROLE["water"]
@@ -51,6 +51,8 @@ def find_ligand(receptor: Receptor, selector: str) -> NDArray[np.int64]:
         raise StructureError("ligand_missing", f"no residue is {selector!r}{water}")
     if name or number is not None:  # one residue; the first of several copies
         rows = rows[:1]
+    elif (receptor.role[rows] != ROLE["ion"]).any():
+        rows = rows[receptor.role[rows] != ROLE["ion"]]
     if (receptor.role[rows] == ROLE["ion"]).all():
         raise StructureError("ligand_artefact", f"{selector!r} is a single atom, not a ligand")
     return rows

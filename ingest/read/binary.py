@@ -123,7 +123,7 @@ def _first(found: Mapping[str, Mapping[str, Column]], category: str, column: str
     if values is None or not len(values):
         return ""
     first: bytes = values.text(400)[0]
-    return str(first, "utf-8", "replace")
+    return first.decode("utf-8", "replace")
 
 
 def _header(found: Mapping[str, Mapping[str, Column]], n_models: int) -> Header:
@@ -148,7 +148,9 @@ def _links(conn: Mapping[str, Column]) -> tuple[Link, ...]:
     if "conn_type_id" not in conn:
         return ()
     n = len(conn["conn_type_id"])
-    text = {k: [t.decode("latin-1") for t in v.text(16).tolist()] for k, v in conn.items()}
+    text: dict[str, list[str]] = {
+        k: [t.decode("latin-1") for t in v.text(16).tolist()] for k, v in conn.items()
+    }
     blank = [""] * n
 
     def address(i: int, row: int) -> Address:

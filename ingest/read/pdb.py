@@ -29,7 +29,7 @@ _ENDMDL: Final = int.from_bytes(b"ENDM", "little")
 _END: Final = int.from_bytes(b"END", "little")
 _LINK: Final = int.from_bytes(b"LINK", "little")
 _SSBOND: Final = int.from_bytes(b"SSBO", "little")
-_NUMBER: Final = re.compile(rb"\s*[-+]?(\d+\.?\d*|\.\d+)\s*")
+_NUMBER: Final = re.compile(rb" *[-+]?\d*(\.?\d*)")  # to the right end of its columns
 _MONTHS: Final = {name: i + 1 for i, name in enumerate((
     "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
 ))}  # fmt: skip
@@ -135,7 +135,17 @@ def _read_lenient(
     if assembly:
         expand(parsed, assembly, name)
     found = flatten(parsed, "pdb", header, tuple(repairs))
+    if not assembly:
+        found = _with_blank_b_factors(found, lines.rows())
     return _with_elements(found) if blank_elements else found
+
+
+def _with_blank_b_factors(found: Structure, rows: NDArray[np.uint8]) -> Structure:
+    """Zero where the file has no B-factor, for which gemmi puts 20."""
+    blank = (rows[:, 60:66] == 32).all(axis=1)
+    if not blank.any() or len(blank) != found.n_atoms:
+        return found
+    return replace(found, b_factor=np.where(blank, np.float32(0), found.b_factor))
 
 
 def _parse(data: bytes, name: str) -> gemmi.Structure:
@@ -201,7 +211,9 @@ def _check_line(data: bytes, at: int, name: str) -> None:
         raise StructureError(
             "structure_bad_coordinates", f"{name}: line {_line(data, at)} has no coordinates: {line[30:54]!r}"
         )
-    if line[27:30].strip() or any(_NUMBER.fullmatch(f) is None for f in fields):
+    written = [_NUMBER.fullmatch(f) for f in fields]
+    decimals = {len(m[1]) for m in written if m is not None}
+    if line[27:30].strip() or None in written or len(decimals) > 1:
         raise StructureError(
             "format_mismatch" if len(line.split()) >= 8 else "parse_failed",
             f"{name}: line {_line(data, at)} does not have its coordinates in the fixed columns of a PDB "

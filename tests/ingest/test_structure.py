@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+from pdbtext import atom_line, chain_lines, residue_lines
+
+from holoshard.ingest.read import pdb
+from holoshard.ingest.read.columns import parse_decimals, read_columns, stripped
+from holoshard.ingest.read.structure import ATOM_COLUMNS, RESIDUE_COLUMNS, _as_utf8, read_structure, sniff
+from holoshard.shards.errors import StructureError
+
+CIF_HEAD = """data_TEST
+_entry.id TEST
+loop_
+_atom_site.group_PDB
+_atom_site.id
+_atom_site.type_symbol
+_atom_site.label_atom_id
+_atom_site.label_alt_id
+_atom_site.label_comp_id
+_atom_site.label_asym_id
+_atom_site.label_seq_id
+_atom_site.Cartn_x
+_atom_site.Cartn_y
+_atom_site.Cartn_z
+_atom_site.auth_seq_id
+_atom_site.auth_asym_id
+_atom_site.pdbx_PDB_model_num
+"""
+
+
+def refuse(data: bytes | str, reason: str, match: str | None = None) -> None:
+    data = data.encode() if isinstance(data, str) else data
+    with pytest.raises(StructureError, match=match) as caught:
+        read_structure(data, "file")
+    assert caught.value.reason == reason
+
+
+def contents(path) -> bytes:
+    data = path.read_bytes()
+    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+
+
+def same_structure(a, b, *, but=()) -> None:
+    for key in (*ATOM_COLUMNS, *RESIDUE_COLUMNS, "residue", "residue_start"):
+        if key not in but:
+            np.testing.assert_array_equal(getattr(a, key), getattr(b, key), err_msg=key)
+    assert str(a.header) == str(b.header)  # NaN resolutions are equal here
+    assert a.links == b.links
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "empty_file"),
+        (b" \r\n\t\n", "empty_file"),
+        (b"\x00\x01\x02 binary", "format_unknown"),
+        (b"hello world\n", "format_unknown"),
+        (b"data_x\n_cell.length_a 1\n", "format_mismatch"),
+        (b"REMARK nothing more\nEND\n", "structure_empty"),
+        (b"lig\n  prog 3D\n\n  1  0  0  0  0  0  0  0  0  0999 V2000\n", "format_mismatch"),
+        (b"@<TRIPOS>MOLECULE\nx\n", "format_mismatch"),
+        (b"\x83\xabmmtfVersion\xa31.0", "format_mismatch"),
+        (b"data_x\nloop_\n_a.b\n_a.c\n1\n", "parse_failed"),
+        (b"\x83\xaadataBlocks\x90 cut", "parse_failed"),
+    ],
+)
+def test_what_is_no_structure_is_refused_with_its_reason(data, reason):
+    refuse(data, reason)
+
+
+def test_format_comes_from_the_content():
+    assert sniff(b"# comment\ndata_x\n", "x.pdb") == "mmcif"
+    assert sniff(b"HEADER x\n", "x.cif") == "pdb"
+    assert sniff(b"junk\n" + chain_lines(["ALA"]).encode(), "x") == "pdb"
+
+
+def test_a_shifted_line_is_refused_and_not_sliced():
+    good = chain_lines(["ALA", "GLY"])
+    shifted = good.replace("ATOM      1  CA  GLY", "ATOM 100000  CA  GLY", 1)
+    assert len(shifted) == len(good)  # an index of six digits eats the blank: still in its columns
+    pushed = good.splitlines(keepends=True)
+    pushed[3] = pushed[3][:6] + "1" + pushed[3][6:]
+    refuse("".join(pushed), "format_mismatch", "line 4")
+    wide = good.replace(f"{1.458:8.3f}{0.0:8.3f}", "-1000.1230.000  ", 1)
+    refuse(wide, "format_mismatch", "line 2")
+
+
+def test_missing_coordinates_are_refused():
+    line = atom_line("CA", "ALA", "A", 1, (1, 2, 3), "C")
+    refuse(line.replace("   1.000", "********"), "structure_bad_coordinates", "line 1")
+    refuse(line.replace("   2.000", "     nan"), "structure_bad_coordinates")
+    zero = "".join(atom_line(a, "ALA", "A", 1, (0, 0, 0), "C") for a in ("CA", "CB"))
+    refuse(zero, "structure_bad_coordinates", "zero")
+    refuse(line[:40] + "\n", "parse_failed", "ends before")
+
+
+def test_crlf_and_cut_lines_read_the_same():
+    text = chain_lines(["ALA", "SER", "GLY"])
+    whole = read_structure(text.encode(), "x")
+    same_structure(read_structure(text.replace("\n", "\r\n").encode(), "x"), whole)
+    cut = "".join(line.rstrip() + "\n" for line in text.splitlines())  # no charge column
+    same_structure(read_structure(cut.encode(), "x"), whole)
+    same_structure(read_structure(text.rstrip("\n").encode(), "x"), whole)
+
+
+def test_end_closes_the_file():
+    text = chain_lines(["ALA"]) + "END\n" + chain_lines(["GLY"], chain="B")
+    assert read_structure(text.encode(), "x").residue_name.tolist() == [b"ALA"]
+
+
+def test_models_are_one_and_what_follows_the_last_is_seen():
+    one, two = chain_lines(["ALA"]), chain_lines(["ALA"], shift=(0.3, 0, 0))
+    late = atom_line("C1", "LIG", "B", 1, (3, 3, 3), "C", het=True)
+    found = read_structure(
+        f"MODEL        1\n{one}ENDMDL\nMODEL        2\n{two}ENDMDL\n{late}END\n".encode(), "x"
+    )
+    assert found.header.n_models == 2
+    assert found.residue_name.tolist() == [b"ALA", b"LIG"]
+    assert found.repairs == ("ligand_after_endmdl",)
+    open_ended = read_structure(f"MODEL        1\n{one}MODEL        2\n{two}END\n".encode(), "x")
+    assert (open_ended.n_atoms, open_ended.header.n_models) == (5, 2)
+
+
+def test_blank_occupancy_is_one_and_a_blank_element_is_found():
+    lines = chain_lines(["ALA"]).splitlines()
+    short = "".join(line[:54] + "\n" for line in lines)
+    found = read_structure(short.encode(), "x")
+    assert found.occupancy.tolist() == [1.0] * 5
+    assert found.b_factor.tolist() == [0.0] * 5
+    assert found.element.tolist() == [7, 6, 6, 8, 6]
+    assert found.repairs == ("element_guessed",)
+
+
+def test_a_carbon_written_one_column_to_the_left_is_no_calcium():
+    line = "ATOM      1 CA   LYS A   1     111.252  98.373  98.187\n"
+    ion = "HETATM    2 CA    CA A   2     121.252  98.373  98.187\n"
+    assert read_structure((line + ion).encode(), "x").element.tolist() == [6, 20]
+
+
+def test_charges_sign_first_are_accepted_and_recorded():
+    text = atom_line("ZN", "ZN", "A", 1, (1, 2, 3), "Zn", het=True, charge="+2")
+    found = read_structure(text.encode(), "x")
+    assert found.charge.tolist() == [2]
+    assert "charge_swapped" in found.repairs
+
+
+def test_decimals_are_parsed_as_float_does():
+    rng = np.random.default_rng(5)
+    texts = [f"{v:8.3f}" for v in rng.uniform(-999, 999, 2000)] + [
+        "  -0.001",
+        "   0.000",
+        "9999.999",
+        "-999.999",
+    ]
+    words = np.frombuffer("".join(texts).encode(), "<u4").reshape(-1, 2)
+    found = parse_decimals(words[:, 0].copy(), words[:, 1].copy())
+    assert found is not None
+    np.testing.assert_array_equal(found / 1000.0, [float(t) for t in texts])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1 2.0000", "  1.00 0", " - 1.000", "  --1.00", "   a.000", "    .500", "  1-.000", "  +1.000", "1.000   ", "  1,000 ", "        "],
+)  # fmt: skip
+def test_decimals_refuse_what_is_not_in_its_columns(text):
+    words = np.frombuffer(text[:8].encode(), "<u4").reshape(-1, 2)
+    assert parse_decimals(words[:, 0].copy(), words[:, 1].copy()) is None
+
+
+def test_names_are_stripped_on_both_sides():
+    texts = [b" CA ", b"HG21", b"ZN  ", b"   N", b"C   ", b" 1HB", b"    "]
+    words = np.frombuffer(b"".join(texts), "<u4")
+    assert stripped(words).view("S8").tolist() == [t.strip() for t in texts]
+
+
+def test_the_strict_reader_steps_back_where_atoms_of_a_residue_are_apart():
+    ala, gly = chain_lines(["ALA"]).splitlines(keepends=True), chain_lines(["GLY"], start=2)
+    text = "".join([*ala[:2], gly, *ala[2:]])
+    rows = pdb._Lines(text.encode()).rows()
+    assert read_columns(rows, np.zeros(len(rows), bool)) is None
+    found = read_structure(text.encode(), "x")  # gemmi puts them together
+    assert found.residue_name.tolist() == [b"ALA", b"GLY"]
+    assert np.diff(found.residue_start).tolist() == [5, 4]
+
+
+def both_readers(data: bytes):
+    """(strict, lenient) structures of a PDB file; (None, ...) if the strict one steps back."""
+    data = _as_utf8(data)[0].replace(b"\r\n", b"\n")
+    lines, n_models = pdb._Lines(data), 1
+    if np.isin(lines.record, (pdb._MODEL, pdb._ENDMDL)).any():
+        data, n_models, _ = pdb._first_model(data, lines)
+        lines = pdb._Lines(data)
+    if not lines.is_atom.any():
+        return None, None
+    strict = pdb._read_strict(lines, n_models, ())
+    return strict, strict and pdb._read_lenient(data, lines, "x", "", n_models, [])
+
+
+@pytest.mark.parametrize("part", [pytest.param(k, marks=pytest.mark.slow if k else ()) for k in range(8)])
+def test_strict_and_lenient_readers_agree_on_every_file_of_the_pack(shared, part):
+    paths = sorted(p for e in ("pdb", "pdb.gz", "ent") for p in shared.rglob(f"*.{e}"))
+    agreed = 0
+    for path in paths[part::8]:
+        data = contents(path)
+        try:
+            if sniff(data, path.name) != "pdb":
+                continue
+        except StructureError:
+            continue
+        strict, lenient = both_readers(data)
+        if strict is not None and lenient is not None:
+            same_structure(strict, lenient)
+            agreed += 1
+    assert agreed >= 25
+
+
+@pytest.mark.parametrize("assembly", ["", "1"])
+@pytest.mark.parametrize("entry", ["1aki", "1o1z", "3o5r"])
+def test_pdb_mmcif_and_binary_cif_of_one_entry_agree(shared, entry, assembly):
+    folder = shared / "data/real/layouts/rcsb_same_entry"
+    text, binary, columns = (
+        read_structure((folder / f"{entry}.{e}").read_bytes(), entry, assembly)
+        for e in ("cif", "bcif", "pdb")
+    )
+    same_structure(binary, text)
+    assert (text.format, binary.format, columns.format) == ("mmcif", "bcif", "pdb")
+    for key in (*ATOM_COLUMNS, "residue_name", "residue_chain", "residue_number", "residue_het"):
+        np.testing.assert_array_equal(getattr(columns, key), getattr(text, key), err_msg=key)
+    assert columns.header.resolution == text.header.resolution
+    assert columns.header.deposited == text.header.deposited
+
+
+def test_assembly_without_its_optional_columns_is_built(shared):
+    text = (shared / "cases/25-assembly-after-water-removal/complex.cif").read_text()
+    bare = text
+    for column in ("details", "method_details", "oligomeric_details", "oligomeric_count"):
+        bare = bare.replace(f"_pdbx_struct_assembly.{column}\n", "")
+    bare = bare.replace("1 author_defined_assembly ? dimeric 2", "1")
+    assert bare != text
+    for data in (text, bare):
+        found = read_structure(data.encode(), "x", "1")
+        assert (found.residue_name != b"HOH").sum() == 3
+    with pytest.raises(StructureError, match="no biological assembly '7'"):
+        read_structure(text.encode(), "x", "7")
+
+
+def test_headers(shared):
+    found = read_structure((shared / "data/real/nasty/plip/1xdn.pdb").read_bytes(), "x").header
+    assert (found.method, found.resolution, found.deposited) == ("X-RAY DIFFRACTION", 1.2, 20040907)
+    model = shared / "data/real/layouts/predicted_boltz/NRAS_BRAF_GDP_model_0.cif"
+    header = read_structure(model.read_bytes(), "x").header
+    assert header.predicted
+    assert np.isnan(header.resolution)
+    assert header.deposited == 0
+
+
+def test_links_are_read_and_those_to_symmetry_copies_are_not(shared):
+    found = read_structure((shared / "cases/26-covalent-ligand/complex.cif").read_bytes(), "x")
+    assert [(str(k.first), str(k.second), k.kind) for k in found.links] == [
+        ("A:CYS:12:SG", "A:MOV:201:C1", "covalent")
+    ]
+    moved = (
+        (shared / "cases/26-covalent-ligand/complex.cif").read_text().replace("1_555 1_555", "1_555 2_665")
+    )
+    assert read_structure(moved.encode(), "x").links == ()
+
+
+def test_take_drops_atoms_and_empty_residues():
+    found = read_structure((chain_lines(["ALA", "GLY", "SER"])).encode(), "x")
+    keep = (found.residue != 1) & (found.name != b"CB")
+    part = found.take(keep)
+    assert part.residue_name.tolist() == [b"ALA", b"SER"]
+    assert part.residue.tolist() == [0] * 4 + [1] * 4
+    assert part.residue_start.tolist() == [0, 4, 8]
+    np.testing.assert_array_equal(part.position, found.position[keep])
+
+
+def test_a_second_block_with_the_coordinates_is_found():
+    atoms = "ATOM 1 C CA . ALA A 1 1.0 2.0 3.0 1 A 1\n"
+    found = read_structure(f"data_first\n_cell.length_a 1\n{CIF_HEAD}{atoms}".encode(), "x")
+    assert found.position.tolist() == [[1, 2, 3]]
+    assert found.occupancy.tolist() == [1.0]
+
+
+def test_ideal_coordinates_survive_the_columns():
+    found = read_structure(residue_lines("TRP", "A", 1).encode(), "x")
+    assert found.n_residues == 1
+    assert set(found.name.tolist()) >= {b"CA", b"CH2", b"NE1"}
