@@ -14,6 +14,8 @@ from typing import Final
 
 from .draft import Draft, Need, is_pair
 
+DIRT_COLUMNS: Final = ("dirt", "file", "expected", "strict")
+
 
 @dataclass(frozen=True, slots=True)
 class Dirt:
@@ -42,7 +44,7 @@ class Dirt:
     @property
     def cells(self) -> dict[str, str]:
         """Of a row of dirt.csv, but the id."""
-        return {"dirt": self.name, "file": self.file, "expected": self.expected, "strict": self.strict}
+        return dict(zip(DIRT_COLUMNS, (self.name, self.file, self.expected, self.strict), strict=True))
 
 
 def plan(n: int, share: float) -> dict[int, Dirt]:

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..read.components import component
 from .ligand import CONTACT_RADII
 
 Floats = NDArray[np.float64]
@@ -19,6 +20,7 @@ CA_C_N, C_N_CA, N_CA_C, CA_C_O = 116.6, 121.7, 111.0, 120.1
 _NOT_IN_A_CHAIN: Final = frozenset({"OXT", "HXT", "H2"})
 # The dictionary draws acids neutral and histidine doubly protonated; at pH 7 these hydrogens are gone.
 _NOT_AT_PH_7: Final = frozenset({("ASP", "HD2"), ("GLU", "HE2"), ("HIS", "HE2")})
+_SYMBOLS: Final = {1: "H", 6: "C", 7: "N", 8: "O", 16: "S"}
 _SIDE_CHAIN_FROM: Final = 4  # N, CA, C, O come first in every template
 
 
@@ -55,24 +57,23 @@ class Peptide:
 
 @lru_cache(maxsize=32)
 def template(name: str) -> Template:
-    """Ideal coordinates from the Chemical Component Dictionary that biotite brings."""
-    from biotite.structure import info
-
-    atoms = info.residue(name)
+    """Ideal coordinates of the Chemical Component Dictionary."""
+    entry = component(name)
+    if entry is None:
+        raise AssertionError(f"{name} is not in the Chemical Component Dictionary")
+    first = {"N": 0, "CA": 1, "C": 2, "O": 3}
     rows = [
-        k for k, atom in enumerate(atoms.atom_name)
+        k for k, atom in enumerate(entry.atom_names)
         if atom not in _NOT_IN_A_CHAIN and (name, atom) not in _NOT_AT_PH_7
         and not (name == "PRO" and atom == "H")
     ]  # fmt: skip
-    first = ("N", "CA", "C", "O")
-    order = {atom: k for k, atom in enumerate(first)}
-    rows.sort(key=lambda k: (bool(atoms.element[k] == "H"), order.get(atoms.atom_name[k], len(first))))
+    rows.sort(key=lambda k: (bool(entry.element[k] == 1), first.get(entry.atom_names[k], len(first))))
     return Template(
         name=name,
-        names=tuple(str(atoms.atom_name[k]) for k in rows),
-        elements=tuple(str(atoms.element[k]).capitalize() for k in rows),
-        position=np.asarray(atoms.coord, dtype=np.float64)[rows],
-        n_heavy=sum(bool(atoms.element[k] != "H") for k in rows),
+        names=tuple(entry.atom_names[k] for k in rows),
+        elements=tuple(_SYMBOLS[int(entry.element[k])] for k in rows),
+        position=np.asarray(np.round(entry.ideal[rows].astype(np.float64), 3), dtype=np.float64),
+        n_heavy=int((entry.element[rows] > 1).sum()),
     )
 
 

@@ -10,21 +10,22 @@ import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
 from ...shards.console import progress
 from ...shards.errors import UsageError
-from .dirt import plan
-from .draft import COLUMNS, PER_TARGET, TRUTH_COLUMNS, Draft, draft, is_pair
+from .dirt import DIRT_COLUMNS, plan
+from .draft import COLUMNS, PER_TARGET, TRUTH_COLUMNS, Draft, draft, identifier, is_pair
 
 PER_CHUNK: Final = 64 * PER_TARGET  # complexes made at a stretch, and in one archive
 _MARK: Final = "sample.json"  # only a folder that has it is ever replaced
@@ -60,37 +61,63 @@ def write_sample(
             f"n={n}, seed={seed}, workers={workers}, dirty={dirty}; expected n and workers of at least 1, "
             "seed of at least 0 and dirty from 0 to 1"
         )
-    start = time.monotonic()
-    spoiled = plan(n, dirty)
-    tables: dict[str, list[dict[str, str]]] = {"labels": [], "truth": []}
-    n_files = n_bytes = 0
+    start, spoiled, tally = time.monotonic(), plan(n, dirty), _Tally()
     with _folder(Path(out)) as folder, progress("sample", n) as bar:
-        for rows, truths, files, size in _chunks(folder, n, seed, dirty, archive, workers):
-            tables["labels"] += rows
-            tables["truth"] += truths
-            n_files, n_bytes = n_files + files, n_bytes + size
-            bar.advance(len(rows))
-        _write_table(folder / "labels.csv", COLUMNS, tables["labels"])
-        _write_table(folder / "truth.csv", TRUTH_COLUMNS, tables["truth"])
-        dirt = [{"id": tables["labels"][k]["id"]} | d.cells for k, d in spoiled.items()]
-        _write_table(folder / "dirt.csv", ("id", "dirt", "file", "expected", "strict"), dirt)
+        with (
+            _Table(folder / "labels.csv", COLUMNS) as labels,
+            _Table(folder / "truth.csv", TRUTH_COLUMNS) as truth,
+        ):
+            for chunk in _chunks(folder, n, seed, dirty, archive, workers):
+                labels.write(chunk.rows)
+                truth.write(chunk.truths)
+                tally.add(chunk)
+                bar.advance(len(chunk.rows))
+        with _Table(folder / "dirt.csv", ("id", *DIRT_COLUMNS)) as table:
+            table.write([{"id": identifier(seed, k)} | kind.cells for k, kind in spoiled.items()])
         asked = {"n": n, "seed": seed, "dirty": dirty, "archive": archive, "synthetic": True}
         (folder / _MARK).write_text(json.dumps(asked, sort_keys=True) + "\n")
-    pk = np.array([float(t["noisy"]) for t in tables["truth"]])
-    return {
-        "n": n,
-        "targets": len({row["target"] for row in tables["labels"]}),
-        "ligands": len({row["ligand_name"] for row in tables["labels"]}),
-        "dirty": len(spoiled),
-        "files": n_files,
-        "bytes": n_bytes,
-        "pk_mean": round(float(pk.mean()), 3),
-        "pk_sd": round(float(pk.std()), 3),
-        "seconds": round(time.monotonic() - start, 2),
-    }
+    seconds = round(time.monotonic() - start, 2)
+    return {"n": n, "dirty": len(spoiled), **tally.summary(), "seconds": seconds}
 
 
-_Chunk = tuple[list[dict[str, str]], list[dict[str, str]], int, int]
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """What was written at a stretch: rows of labels.csv and truth.csv; structure files and their bytes."""
+
+    rows: list[dict[str, str]]
+    truths: list[dict[str, str]]
+    n_files: int
+    n_bytes: int
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Sums over chunks, so that no more than one chunk is held at a time."""
+
+    files: int = 0
+    bytes: int = 0
+    targets: set[str] = field(default_factory=set)
+    ligands: set[str] = field(default_factory=set)
+    pk: list[float] = field(default_factory=list)
+
+    def add(self, chunk: _Chunk) -> None:
+        """Count a chunk."""
+        self.files += chunk.n_files
+        self.bytes += chunk.n_bytes
+        self.targets.update(row["target"] for row in chunk.rows)
+        self.ligands.update(row["ligand_name"] for row in chunk.rows)
+        self.pk += [float(row["noisy"]) for row in chunk.truths]
+
+    def summary(self) -> dict[str, Any]:
+        """As ``write_sample`` returns it."""
+        return {
+            "targets": len(self.targets),
+            "ligands": len(self.ligands),
+            "files": self.files,
+            "bytes": self.bytes,
+            "pk_mean": round(float(np.mean(self.pk)), 3),
+            "pk_sd": round(float(np.std(self.pk)), 3),
+        }
 
 
 def _chunks(folder: Path, n: int, seed: int, dirty: float, archive: bool, workers: int) -> Iterator[_Chunk]:
@@ -123,7 +150,8 @@ def _write_chunk(
             (folder / parent).mkdir(parents=True, exist_ok=True)
         for path, data in files.items():
             (folder / path).write_bytes(data)
-    return [d.row for d in drafts], [d.truth for d in drafts], len(files), sum(map(len, files.values()))
+    n_bytes = sum(map(len, files.values()))
+    return _Chunk([d.row for d in drafts], [d.truth for d in drafts], len(files), n_bytes)
 
 
 def _drafts(n: int, seed: int, dirty: float, first: int, stop: int) -> Iterator[Draft]:
@@ -147,11 +175,25 @@ def _write_tar(path: Path, files: dict[str, bytes]) -> None:
             tar.addfile(member, io.BytesIO(data))
 
 
-def _write_table(path: Path, columns: tuple[str, ...], rows: list[dict[str, str]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, columns, lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
+class _Table:
+    """A CSV file, written as it grows."""
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        self._file = path.open("w", encoding="utf-8", newline="")
+        self._table = csv.DictWriter(self._file, columns, lineterminator="\n")
+        self._table.writeheader()
+
+    def write(self, rows: Iterable[dict[str, str]]) -> None:
+        """Add rows; a column they lack is empty."""
+        self._table.writerows(rows)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
 
 
 @contextmanager
@@ -164,10 +206,6 @@ def _folder(out: Path) -> Iterator[Path]:
     try:
         temporary.chmod(0o777 & ~_umask())
         yield temporary
-        # The tables last on disk before the folder gets its name; structures can be made again.
-        for name in ("labels.csv", "truth.csv", "dirt.csv", _MARK):
-            with (temporary / name).open("rb") as file:
-                os.fsync(file.fileno())
         if out.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
             os.replace(out, old)
