@@ -25,12 +25,11 @@ import polars as pl
 
 from ..shards.console import progress
 from ..shards.errors import UsageError
-from ..shards.make.writer import write_part
 from ..shards.read.dataset import open_dataset
 from . import ledger
 from .item import Item, Rejection
 from .pool import PoolOptions, pool
-from .task import Expand, Job, Outcome, Process, Task
+from .task import Expand, Job, Outcome, Process, Task, place_part
 
 log = logging.getLogger("holoshard")
 
@@ -167,10 +166,9 @@ def refuse_duplicates(out: Path, rows: pl.DataFrame) -> pl.DataFrame:
     for part in sorted({row["part"] for row in settled if row["id"] in again}):
         mine = [row for row in settled if row["part"] == part]
         kept = {row["id"] for row in mine if row["status"] == "kept"}
-        name = f"part-{ledger.part_key(mine)}.h5" if kept else ""
-        if kept and not (out / ledger.PARTS / name).is_file():
-            before = open_dataset(out / ledger.PARTS / part)
-            write_part(out / ledger.PARTS / name, [complex_ for complex_ in before if complex_.id in kept])
+        before = open_dataset(out / ledger.PARTS / part)
+        left = (complex_ for complex_ in before if complex_.id in kept)
+        name = place_part(out / ledger.WORK / "left.h5", out, left) if kept else ""
         for row in mine:
             row["part"] = name if row["id"] in kept else ""
     return ledger.frame(settled)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -73,11 +73,6 @@ def item_digest(fingerprint: str, item: Item) -> str:
 def content_key(item: Item, hashes: Sequence[str]) -> str:
     """Equal for two items with the same files, record, residue and label."""
     return _sha([list(hashes[:2]), item.record, item.residue, [asdict(label) for label in item.labels]])
-
-
-def part_key(rows: Iterable[Row]) -> str:
-    """The name of a part: a hash of all that decides its content."""
-    return _sha([[row["digest"], row["sha256"], row["reason"]] for row in rows])[:24]
 
 
 def _sha(said: object) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..shards.complex import Complex
 from ..shards.errors import HoloshardError, StructureError
+from ..shards.format.hdf5 import sync
 from ..shards.make.writer import write_part
 from ..shards.read.dataset import Dataset, open_dataset
 from . import ledger
@@ -101,7 +102,7 @@ def run_task(job: Job, task: Task) -> Outcome:
                 found.append(complex_)
             reused += isinstance(complex_, _Earlier)
         journal.between()
-        _write(job, rows, found)
+        _write(job, task, rows, found)
         ledger.write_frame(ledger.frame(rows), job.work / f"{task.number:08d}.parquet")
     counts = Counter(row["reason"] for row in rows)
     return Outcome(
@@ -222,17 +223,38 @@ def _reusable(job: Job, prior: ledger.Row | None, item: Item, digest: str) -> le
     return row
 
 
-def _write(job: Job, rows: list[ledger.Row], found: list[Complex | _Earlier]) -> None:
-    """Write the part, unless one with the same content is there, and name it in the rows."""
-    if not found:
-        return
-    name = f"part-{ledger.part_key(rows)}.h5"
-    path = job.out / ledger.PARTS / name
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_part(path, [_fetch(job, one) if isinstance(one, _Earlier) else one for one in found])
+def _write(job: Job, task: Task, rows: list[ledger.Row], found: list[Complex | _Earlier]) -> None:
+    """Write the part, unless an earlier one is the same, and name it in the rows."""
+    name = _same_part(job, found)
+    if found and not name:
+        complexes = (_fetch(job, one) if isinstance(one, _Earlier) else one for one in found)
+        name = place_part(job.work / f"{task.number:08d}.h5", job.out, complexes)
     for row in rows:
         row["part"] = name if row["status"] == "kept" else ""
+
+
+def place_part(temporary: Path, out: Path, complexes: Iterable[Complex]) -> str:
+    """Write a part and move it to ``out/parts``, named by the hash of its bytes. Returns the name."""
+    info = write_part(temporary, complexes)
+    name = f"part-{info.sha256[:24]}.h5"
+    (out / ledger.PARTS).mkdir(exist_ok=True)
+    temporary.replace(out / ledger.PARTS / name)
+    sync(out / ledger.PARTS)
+    return name
+
+
+def _same_part(job: Job, found: list[Complex | _Earlier]) -> str:
+    """The earlier part that holds these complexes, in this order, and no others; "" if there is none."""
+    earlier = [one for one in found if isinstance(one, _Earlier)]
+    names = {one.part for one in earlier}
+    if len(earlier) != len(found) or len(names) != 1:
+        return ""
+    (name,) = names
+    try:
+        _, places = _part(job.out / ledger.PARTS / name)
+    except (HoloshardError, OSError):
+        return ""
+    return name if list(places) == [one.item.id for one in earlier] else ""
 
 
 def _fetch(job: Job, earlier: _Earlier) -> Complex:

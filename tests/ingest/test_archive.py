@@ -133,7 +133,10 @@ def test_a_compressed_tar_is_read_forward_within_bounds(tmp_path, monkeypatch):
     listed = {member.name: member for member in archive.members(path)}
     order = sorted(files, key=lambda name: int(name) + rng.randrange(-3, 4))
     for member in order:
-        assert archive.read_raw(Locator(path, member, listed[member].offset, listed[member].size)) == files[member]
+        assert (
+            archive.read_raw(Locator(path, member, listed[member].offset, listed[member].size))
+            == files[member]
+        )
     opened = archive._archive(path, archive.stamp(Locator(path)))
     assert len(opened.window) < 4 * 4096 + (1 << 20)
 

@@ -20,9 +20,7 @@ from holoshard.shards.read.dataset import open_dataset
 def _fresh_logging():
     """The command logs to the standard error of its process, which here changes with each test."""
     yield
-    for handler in logging.getLogger().handlers[:]:
-        if type(handler) is logging.StreamHandler:
-            logging.getLogger().removeHandler(handler)
+    logging.getLogger("holoshard").handlers.clear()
 
 
 def call(capsys, *arguments: object) -> tuple[int, dict, str]:
