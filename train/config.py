@@ -259,8 +259,13 @@ def check(config: TrainConfig, source: str = "the configuration") -> None:
         refuse("precision.whole_model", 'false, or precision.compute = "bf16"')
     if config.run.steps == 0 and config.run.epochs == 0:
         refuse("run.epochs", "at least 1 where run.steps = 0")
-    if config.run.device == "cpu" and precision.compute == "fp16" and parallel.pipeline > 1:
-        refuse("precision.compute", '"bf16" or "fp32" with a pipeline on CPU')
+    for axis in ("tensor", "pipeline"):
+        if getattr(parallel, axis) > 1:
+            refuse(f"parallel.{axis}", "1: this version shards (shard, replicate) but does not split layers")
+    if parallel.checkpointing != "layers" and parallel.checkpoint_every != ParallelConfig().checkpoint_every:
+        refuse("parallel.checkpoint_every", '2, or parallel.checkpointing = "layers"')
+    if precision.compute == "fp32" and precision.reduce != "fp32":
+        refuse("precision.reduce", '"fp32" with precision.compute = "fp32"')
     for kind, weight in config.loss.kind_weights.items():
         if kind not in KINDS:
             raise ConfigError(f"{source}: loss.kind_weights.{kind}: no such kind, expected one of {KINDS}")

@@ -24,6 +24,7 @@ from .checkpoint import Checkpoints, set_optimizer_steps, training_tensors
 from .config import TrainConfig
 from .configfile import dump_config
 from .data import Tensors, add_noise, pieces, read_labels, to_tensors, training_stream
+from .diagnosis import diagnose
 from .judge.atomic import write_text
 from .model.loss import affinity_loss, label_weight
 from .optimizer import learning_rate, make_optimizer
@@ -35,6 +36,7 @@ from .predictor import BEST, export
 from .record import Clock, Record
 from .stop import StopSignals
 from .validation import validate
+from .watchdog import Watchdog
 
 log = logging.getLogger("holoshard")
 
@@ -93,6 +95,7 @@ class Trainer:
         self.loss = torch.zeros((), device=world.device)  # since the last line of metrics
         self.samples = self.tokens = self.steps = 0
         self.last: dict[str, float] = {}
+        self.scales: list[float] = []  # loss scales of the skipped steps
 
     def run(self) -> dict[str, Any]:
         """Train to the end, to a signal, or until nothing gets better.
@@ -109,6 +112,7 @@ class Trainer:
             Record(self.folder, self.world.is_first, self.config.run.tensorboard) as self.record,
             StopSignals() as signals,
             self.bar() as bar,
+            Watchdog(self.config.run.hang_seconds, self.world.rank, self.where) as watchdog,
         ):
             self.record.write(run=self.describe())
             for batch in self.batches():
@@ -119,6 +123,7 @@ class Trainer:
                     break
                 self.step(batch, weight)
                 bar.advance(1, epoch=self.at.epoch)
+                watchdog.beat()
                 is_last = self.at.step == self.last_step
                 if is_last or self.at.step % self.config.run.log_every == 0:
                     self.write_metrics()
@@ -205,12 +210,23 @@ class Trainer:
         log.warning(
             "step %d is skipped: its gradient is not finite; ids: %s", self.at.step, ", ".join(ids[:8])
         )
+        self.scales.append(self.scale.value)
         if self.at.skipped_in_a_row >= self.config.run.max_skipped:
-            raise TrainingError(
-                f"{self.at.skipped_in_a_row} steps in a row up to step {self.at.step} had no finite gradient "
-                f"(loss scale {self.scale.value:g}, ids of the last: {', '.join(ids[:4])}, ...); lower "
-                "optimizer.lr, or look at these complexes with `holoshard show`"
-            )
+            self.give_up(batch)
+
+    def give_up(self, batch: Tensors) -> None:
+        """End the run with a diagnosis of its last batch."""
+        found = diagnose(self.model, batch, self.config.loss)
+        rows = torch.tensor(found.pop("rows"), dtype=torch.int64, device=self.world.device)
+        ids = [self.dataset[row].id for row in self.world.gather(rows).tolist()]
+        self.record.write(step=self.at.step, event="diagnosis", **found, ids=ids, loss_scales=self.scales)
+        where = f"first in {found['module']}" if found["module"] else "in backward only"
+        raise TrainingError(
+            f"{self.at.skipped_in_a_row} steps in a row up to step {self.at.step} had no finite gradient: "
+            f"{where}; parameters not finite: {', '.join(found['parameters'][:3]) or 'none'}; complexes: "
+            f"{', '.join(ids[:5]) or 'none'}; loss scales: {', '.join(f'{v:g}' for v in self.scales[-5:])}. "
+            "Lower optimizer.lr, or look at these complexes with `holoshard show`"
+        )
 
     def write_metrics(self) -> None:
         """One line of metrics over the steps since the last."""
@@ -300,6 +316,10 @@ class Trainer:
             "pk_mean": self.labels.mean, "pk_sd": self.labels.sd,
             "python": platform.python_version(), "torch": torch.__version__,
         }  # fmt: skip
+
+    def where(self) -> str:
+        """What the process is doing, for whoever finds it hanging."""
+        return f"step {self.at.step + 1}, after {self.clock.part}"
 
     def bar(self) -> AbstractContextManager[Bar]:
         """Progress to the terminal, from the first process."""

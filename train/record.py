@@ -72,6 +72,7 @@ class Clock:
     """Seconds by part since the last reading: each lap goes to the part that it is named for."""
 
     def __init__(self) -> None:
+        self.part = "the start"  # that ended last
         self._parts: dict[str, float] = {}
         self._start = self._last = time.perf_counter()
 
@@ -79,7 +80,7 @@ class Clock:
         """End a part that began at the lap before."""
         now = time.perf_counter()
         self._parts[part] = self._parts.get(part, 0.0) + now - self._last
-        self._last = now
+        self._last, self.part = now, part
 
     def skip(self) -> None:
         """Count the time since the last lap for nothing (a validation, a checkpoint)."""

@@ -5,15 +5,22 @@ The model comes on the meta device, without memory; each process allocates only 
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 import torch
 from torch import Tensor, nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.utils.checkpoint import create_selective_checkpoint_contexts, noop_context_fn
 
 from ..config import ParallelConfig, TrainConfig
 from ..model.transformer import AffinityTransformer, first_weights
 from .mesh import World
 from .precision import parameter_dtype, policy
+
+aten = torch.ops.aten
+PRODUCTS: Final = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default)
 
 
 def build_model(config: TrainConfig, world: World, mean: float, sd: float) -> AffinityTransformer:
@@ -25,11 +32,29 @@ def build_model(config: TrainConfig, world: World, mean: float, sd: float) -> Af
     """
     with torch.device("meta"):
         model = AffinityTransformer(config.model).to(parameter_dtype(config.precision))
+    recompute(model, config.parallel)
     if world.mesh is not None:
         shard(model, config, world)
     model.to_empty(device="cpu" if config.parallel.offload else world.device)
     fill(model, config.seed, mean, sd)
     return model
+
+
+def recompute(model: AffinityTransformer, parallel: ParallelConfig) -> None:
+    """Make layers compute their activations again in backward instead of keeping them."""
+    every = {"none": 0, "layers": parallel.checkpoint_every, "selective": 1, "full": 1}[
+        parallel.checkpointing
+    ]
+    for i, (name, layer) in enumerate(model.layers.items()):
+        if every and i % every == 0:
+            model.layers[name] = checkpoint_wrapper(
+                layer, context_fn=_keep_products if parallel.checkpointing == "selective" else noop_context_fn
+            )
+
+
+def _keep_products() -> Any:
+    """Keep what matrix products gave, and compute everything else again."""
+    return create_selective_checkpoint_contexts(list(PRODUCTS))  # type: ignore[no-untyped-call]
 
 
 def shard(model: AffinityTransformer, config: TrainConfig, world: World) -> None:

@@ -1,0 +1,71 @@
+"""A run that hangs says where, and ends, instead of holding its nodes for a day."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+HUNG: Final = 70  # exit code: EX_SOFTWARE of sysexits.h
+
+
+class Watchdog:
+    """Ends the process when nothing has beaten for `seconds`; 0 never does.
+
+    Every process has one; `where` says what it was doing. When one hangs the others wait for it in a
+    collective, so each prints its own stacks, and the one that does not wait is the culprit.
+    """
+
+    def __init__(self, seconds: float, rank: int, where: Callable[[], str]) -> None:
+        self.seconds, self.rank, self.where = seconds, rank, where
+        self._beat = time.monotonic()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="holoshard-watchdog", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self.seconds > 0:
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:  # fmt: skip
+        self._end.set()
+
+    def beat(self) -> None:
+        """Show a sign of life."""
+        self._beat = time.monotonic()
+
+    def _watch(self) -> None:
+        while not self._end.wait(min(self.seconds / 4, 5.0)):
+            silent = time.monotonic() - self._beat
+            if silent > self.seconds:
+                print(
+                    f"holoshard: process {self.rank} has made no step for {silent:.0f} s; it was at "
+                    f"{self.where()}. "
+                    "Its stacks follow; raise run.hang_seconds if this is only slow",
+                    file=sys.stderr, flush=True,
+                )  # fmt: skip
+                faulthandler.dump_traceback(sys.stderr, all_threads=True)
+                print(last_collectives(), file=sys.stderr, flush=True)
+                os._exit(HUNG)
+
+
+def last_collectives(n: int = 3) -> str:
+    """The newest exchanges that NCCL recorded, where TORCH_NCCL_TRACE_BUFFER_SIZE made it record."""
+    try:
+        import json
+
+        from torch._C import _distributed_c10d as c10d
+
+        trace = json.loads(c10d._dump_nccl_trace_json())  # type: ignore[attr-defined]
+        entries = trace.get("entries", [])[-n:]
+        return "last collectives: " + "; ".join(
+            f"{e.get('profiling_name')} {e.get('state')}" for e in entries
+        )
+    except (ImportError, AttributeError, RuntimeError, ValueError):
+        return "last collectives: not recorded by this backend; the stacks show the call that waits"
