@@ -95,7 +95,7 @@ class BlockReader:
     def name(self, block: int) -> str:
         """Shard and place of a block, for messages."""
         shard = int(self.shard[block])
-        return f"{self.source.path(shard)}, block {block - int(self._first_block[shard])}"
+        return f"{self.source.where(shard)}, block {block - int(self._first_block[shard])}"
 
     def places(self, block: int) -> tuple[Places, int]:
         """Table of the block's shard, and the block's row in it."""
@@ -108,8 +108,8 @@ class BlockReader:
         """The ranges that :meth:`read` fetches for these fields (None: all columns)."""
         places, row = self.places(block)
         wanted = self._columns(places, keys)
-        path = self.source.path(int(self.shard[block]))
-        return self.source.container.spans(str(path), places, row, wanted)
+        path = self.source.where(int(self.shard[block]))
+        return self.source.container.spans(path, places, row, wanted)
 
     def read(
         self, block: int, keys: Sequence[str] | None = None, raw: bool = False, fetch: Fetch | None = None

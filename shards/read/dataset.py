@@ -20,6 +20,7 @@ from ..format.manifest import Manifest
 from ..format.records import complex_at, texts_of
 from .blocks import BlockReader
 from .fetch import Fetch
+from .remote import fetch_for, is_remote, open_remote
 from .source import open_source
 
 if TYPE_CHECKING:
@@ -34,10 +35,15 @@ def open_dataset(path: str | Path, fetch: Fetch | None = None, verify: bool = Tr
     """Open a data set folder, or one part or shard file.
 
     Reads the manifest only; columns of the index and blocks are read when they are asked for.
-    ``verify`` checks the checksum of everything that is read.
+    ``verify`` checks the checksum of everything that is read. ``path`` may be the address of a data set
+    folder on a server or object store (``https://``, ``s3://``, ...): its manifest and index are copied,
+    its blocks read by range.
 
     Raises UsageError if there is nothing at ``path``, FormatError if it is not a data set.
     """
+    if is_remote(path):
+        fetch = fetch or fetch_for(str(path))
+        return Dataset(BlockReader(open_remote(str(path), fetch), fetch, verify))
     return Dataset(BlockReader(open_source(Path(path)), fetch, verify))
 
 
@@ -115,15 +121,28 @@ class Dataset(Sequence[Complex]):
             for s, end in zip(self.manifest.shards, ends, strict=True) if s.split == split
         ])  # fmt: skip
 
-    def select(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """Rows of the complexes with these ids, in that order; UsageError for one that is not here."""
-        place = {name: i for i, name in enumerate(self.ids())}
-        missing = [name for name in ids if name not in place]
-        if missing:
-            raise UsageError(
-                f"{len(missing)} of {len(ids)} ids are not in this data set, such as {missing[0]!r}"
-            )
-        return np.array([place[name] for name in ids], np.int64)
+    def select(self, which: Any) -> NDArray[np.int64]:
+        """Rows of some complexes, for ``stream(rows=...)``, without reading a shard.
+
+        ``which`` is a sequence of ids, whose order is kept, or a polars expression over the columns of
+        :meth:`to_pandas`, such as ``(pl.col("pk_relation") == "=") & (pl.col("n_atoms") < 500)``.
+        Raises UsageError for an id or a column that is not here.
+        """
+        from .frame import rows_where
+
+        return rows_where(self, which)
+
+    def to_pandas(self) -> Any:
+        """The index as a pandas DataFrame: id, split, sizes, labels; a row a complex."""
+        from .frame import to_pandas
+
+        return to_pandas(self)
+
+    def to_polars(self) -> Any:
+        """The index as a polars DataFrame."""
+        from .frame import to_polars
+
+        return to_polars(self)
 
     def stream(
         self,

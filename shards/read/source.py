@@ -23,12 +23,13 @@ class Source:
 
     Attributes
     ----------
-    root : folder of the shards
+    root : folder of the shards, or of the index alone if the shards are at ``address``
     manifest : of the data set; for a single shard file one is made from its header
     """
 
     root: Path
     manifest: Manifest
+    address: str = ""
     _places: dict[int, Places] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -45,6 +46,11 @@ class Source:
     def path(self, shard: int) -> Path:
         """Path of a shard."""
         return self.root / self.manifest.shards[shard].name
+
+    def where(self, shard: int) -> str:
+        """Path or address of a shard, as a Fetch takes it."""
+        name = self.manifest.shards[shard].name
+        return f"{self.address}/{name}" if self.address else str(self.root / name)
 
     def places(self, shard: int) -> Places:
         """Block table of a shard, checked against the manifest."""
@@ -82,7 +88,7 @@ class Source:
         return info.n_bytes if self.manifest.container == "hdf5" else None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"root": self.root, "manifest": self.manifest}
+        return {"root": self.root, "manifest": self.manifest, "address": self.address}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -107,7 +113,7 @@ def open_source(path: Path, check_sizes: bool = True) -> Source:
                           f"{places.table.n_complexes.sum()}")  # fmt: skip
     info = ShardInfo(path.name, "all", header.n_complexes, path.stat().st_size, "", places.table.content())
     shards = (info,) if header.n_complexes else ()
-    return Source(path.parent, Manifest(container.name, shards, (header.layout,)), {0: places})
+    return Source(path.parent, Manifest(container.name, shards, (header.layout,)), _places={0: places})
 
 
 def _check_sizes(source: Source) -> None:
