@@ -125,7 +125,8 @@ def _roles(found: Structure, template: NDArray[np.int64]) -> NDArray[np.uint8]:
             role[row] = ROLE["water"]
         elif role[row] == 0:
             backbone = {b"N", b"CA", b"C"} <= names or (b"CA" in names and not found.residue_het[row])
-            role[row] = ROLE["amino_acid" if backbone else "ion" if heavy.sum() == 1 else "small_molecule"]
+            lone = heavy.sum() == 1 and found.element[atoms][heavy][0] != 6  # a lone carbon is a cut molecule
+            role[row] = ROLE["amino_acid" if backbone else "ion" if lone else "small_molecule"]
     return role
 
 
