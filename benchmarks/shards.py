@@ -27,9 +27,9 @@ from peers import BATCH, PEERS, Rows, collate
 from holoshard.shards.format.block import Block, concatenate
 from holoshard.shards.format.records import texts_of
 from holoshard.shards.make.writer import DatasetWriter
+from holoshard.shards.read.ahead import ReadAhead, stored_fields
 from holoshard.shards.read.batch import DEFAULT_FIELDS, Pool, rotations
 from holoshard.shards.read.dataset import Dataset, open_dataset
-from holoshard.shards.read.stream import _Reader, _stored
 
 STRETCH = 4096
 
@@ -69,7 +69,7 @@ def copies(dataset: Dataset, n: int) -> Iterator[Block]:
 
 def samples(dataset: Dataset) -> Iterator[dict[str, Any]]:
     """Every complex as arrays of the default fields."""
-    reader = _Reader(dataset.stream(threads=0), 0)
+    reader = ReadAhead(dataset.stream(threads=0), 0)
     for b in range(dataset.reader.n_blocks):
         block = reader.decode(b)
         for i in range(block.n_complexes):
@@ -107,7 +107,7 @@ def rate(make: Callable[[int], Iterable[Any]], repeats: int, clock: Callable[[],
 
 def floor(dataset: Dataset) -> Iterator[dict[str, Any]]:
     """Read, decode and padded copy, in the order of the file, sorted by length within a block."""
-    reader = _Reader(dataset.stream(threads=0), 0)
+    reader = ReadAhead(dataset.stream(threads=0), 0)
     for b in range(dataset.reader.n_blocks):
         block = reader.decode(b)
         pool = Pool([block])
@@ -125,7 +125,7 @@ def padding(dataset: Dataset) -> float:
 
 def hot_bytes(dataset: Dataset) -> int:
     """Bytes on disk of the columns that a batch holds."""
-    keys = _stored(DEFAULT_FIELDS, None)
+    keys = stored_fields(DEFAULT_FIELDS, None)
     found = 0
     for b in range(dataset.reader.n_blocks):
         places, row = dataset.reader.places(b)

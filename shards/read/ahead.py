@@ -1,0 +1,219 @@
+"""Reading ahead: an epoch's windows to blocks to batches, in threads.
+
+Work goes to a thread pool in the order in which it is needed: the blocks of the next window, a few with
+each batch of this one, so that the reading is spread evenly; then the window's
+:class:`~holoshard.shards.read.batch.Pool`; then its batches, a few ahead of the consumer. A task only ever
+waits for tasks that were handed in before it, so one thread is enough, and nothing is read that the order
+does not name.
+
+Held at once are one window, the blocks of the next, and some batches, whatever the size of the data set.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Protocol, TypeVar
+
+import numpy as np
+
+from ..errors import FormatError, HoloshardError
+from ..format.block import Block
+from .batch import ATOM_RESIDUE_TYPE, Batch, Pool, rotations
+from .crop import crop, with_residue_type
+from .order import Rows, share
+
+if TYPE_CHECKING:
+    from .stream import Stream
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+AHEAD: Final = 4  # batches ready before the consumer asks
+THREADS: Final = min(4, os.cpu_count() or 1)
+
+
+class Blocks(Protocol):
+    """Where a stream's blocks come from; :class:`holoshard.shards.read.blocks.BlockReader` is one."""
+
+    first_complex: Rows
+    """Data set row of each block's first complex, ascending, shape (n_blocks,)."""
+
+    def read(
+        self, block: int, keys: Sequence[str] | None = None, raw: bool = False, fetch: Any = None
+    ) -> Block:
+        """Decode the named fields of one block."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """What a batch holds, and how it is read.
+
+    Parameters
+    ----------
+    fields : keys of the batch, None for ``DEFAULT_FIELDS``
+    max_atoms : crop each complex to so many atoms, the pocket's nearest to the ligand; None for all
+    layout : "padded" or "packed"
+    pad_multiple : round padded widths up to a multiple, for compilers that want few shapes
+    rotate : turn each complex at random about the centre of its ligand, anew each epoch
+    threads : that read and collate; 0 does all in the consumer
+    fetch : reads bytes of a file instead of ``os.pread``, such as a cache
+    """
+
+    fields: Sequence[str] | None = None
+    max_atoms: int | None = None
+    layout: Literal["padded", "packed"] = "padded"
+    pad_multiple: int = 1
+    rotate: bool = False
+    threads: int = THREADS
+    fetch: Any = None
+
+
+@dataclass(slots=True)
+class _Window:
+    """A window's share of this rank: the rows of each step, and the blocks they lie in."""
+
+    numbers: list[int]  # of the steps
+    steps: list[Rows]
+    sizes: list[int]  # of the global batches
+    needs: Rows
+    pool: Future[Pool] | None = None
+
+
+class ReadAhead:
+    """One pass over the steps of an epoch."""
+
+    def __init__(self, stream: Stream, total: int, every: int = 1, offset: int = 0) -> None:
+        self.stream, self.order, self.total = stream, stream.order, total
+        self.every, self.offset = every, offset
+        self.options = stream.options
+        self.stored = stored_fields(stream.keys, self.options.max_atoms)
+        threads = self.options.threads
+        self.threads = ThreadPoolExecutor(threads, "holoshard-stream") if threads > 0 else None
+        self.ahead = AHEAD if threads > 0 else 1
+        self.held: dict[int, Future[Block]] = {}
+
+    def close(self) -> None:
+        """Forget what has not begun, and wait for what has."""
+        if self.threads is not None:
+            self.threads.shutdown(wait=True, cancel_futures=True)
+        self.held.clear()
+
+    def submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Do some work in a thread, or now if there are none; what it raises comes out of the future."""
+        if self.threads is not None:
+            return self.threads.submit(work, *args, **kwargs)
+        future: Future[T] = Future()
+        try:
+            future.set_result(work(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def batches(self, step: int) -> Iterator[Batch]:
+        """Yield this rank's batches from ``step`` on."""
+        ready: deque[Future[Batch]] = deque()
+        first = min(step // self.order.window_steps, self.order.n_windows - 1)
+        plans = (self.plan(w, step) for w in range(first, self.order.n_windows))
+        windows = (plan for plan in plans if plan is not None)
+        window = next(windows, None)
+        while window is not None:
+            following = next(windows, None)
+            self.open(window, following)
+            n = len(window.steps)
+            for i in range(n):
+                if following is not None:  # its blocks, evenly over the batches of this one
+                    self.read(following.needs[share(len(following.needs), i, n)])
+                ready.append(self.submit(self.collate, window, i))
+                if len(ready) >= self.ahead:
+                    yield ready.popleft().result()
+            window = following
+        while ready:
+            yield ready.popleft().result()
+
+    def plan(self, w: int, step: int) -> _Window | None:
+        """Say what this rank serves of window w, from ``step`` on; None if that is nothing."""
+        window = self.order.window(w)
+        numbers, steps, sizes = list[int](), list[Rows](), list[int]()
+        for k, rows in enumerate(window.batches(), window.first):
+            if step <= k < self.total and (k - self.offset) % self.every == 0:
+                numbers.append(k)
+                steps.append(rows[share(len(rows), self.stream.rank, self.stream.world_size)])
+                sizes.append(len(rows))
+        if not steps:
+            return None
+        needs = np.unique(self.blocks_of(np.concatenate(steps)))
+        if not len(needs):  # no rows for this rank: any block says what an empty batch looks like
+            needs = self.blocks_of(next(window.batches()))[:1]
+        return _Window(numbers, steps, sizes, needs)
+
+    def blocks_of(self, rows: Rows) -> Rows:
+        """Block of each data set row."""
+        return np.searchsorted(self.stream.blocks.first_complex, rows, side="right") - 1
+
+    def read(self, blocks: Rows) -> None:
+        """Hand in the reading of blocks that are not held."""
+        for block in blocks.tolist():
+            if block not in self.held:
+                self.held[block] = self.submit(self.decode, block)
+
+    def open(self, window: _Window, following: _Window | None) -> None:
+        """Hand in what is still missing of a window, and its pool; keep only blocks that are needed again."""
+        self.read(window.needs)
+        futures = [self.held[block] for block in window.needs.tolist()]
+        window.pool = self.submit(_pool, futures, self.options.pad_multiple)
+        again = set() if following is None else set(following.needs.tolist())
+        self.held = {block: future for block, future in self.held.items() if block in again}
+
+    def decode(self, block: int) -> Block:
+        """Read one block and derive from it what a batch needs."""
+        try:
+            decoded = self.stream.blocks.read(block, self.stored, fetch=self.options.fetch)
+        except HoloshardError:
+            raise  # the reader says which file and block
+        except Exception as error:
+            raise FormatError(
+                f"block {block} of the data set cannot be read: {type(error).__name__}: {error}; "
+                "holoshard verify tells which files are damaged"
+            ) from error
+        try:
+            if ATOM_RESIDUE_TYPE in self.stream.keys:
+                decoded = with_residue_type(decoded)
+            if self.options.max_atoms is not None:
+                decoded = crop(decoded, self.options.max_atoms)
+        except FormatError as error:
+            raise FormatError(f"block {block} of the data set: {error}") from error
+        wanted = {*self.stream.keys, "n_ligand_atoms"}
+        return replace(decoded, columns={k: c for k, c in decoded.columns.items() if k in wanted})
+
+    def collate(self, window: _Window, i: int) -> Batch:
+        """Gather the batch of step i of a window."""
+        assert window.pool is not None
+        pool, rows, options, stream = window.pool.result(), window.steps[i], self.options, self.stream
+        block = np.searchsorted(window.needs, self.blocks_of(rows))
+        slots = rows - stream.blocks.first_complex[window.needs][block] + pool.first[block]
+        gather = pool.packed if options.layout == "packed" else pool.padded
+        columns = gather(slots, stream.keys)
+        if options.rotate and "position" in columns:
+            turn = rotations(rows, stream.seed, self.order.epoch)
+            x, of = columns["position"], columns.get("atom_batch")
+            columns["position"] = x @ turn if of is None else np.einsum("ni,nij->nj", x, turn[of])
+        return Batch(columns, rows, window.sizes[i], window.numbers[i], self.order.epoch)
+
+
+def _pool(futures: list[Future[Block]], multiple: int) -> Pool:
+    """Lay blocks end to end, once they are there."""
+    return Pool([future.result() for future in futures], multiple)
+
+
+def stored_fields(keys: Sequence[str], max_atoms: int | None) -> tuple[str, ...]:
+    """Fields to read from the shards for these keys of a batch."""
+    stored = dict.fromkeys([*keys, "n_ligand_atoms"])
+    if stored.pop(ATOM_RESIDUE_TYPE, 0) is None:
+        stored |= dict.fromkeys(["residue", "residue_type"])
+    if max_atoms is not None:
+        stored |= dict.fromkeys(["position"])
+    return tuple(stored)
