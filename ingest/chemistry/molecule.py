@@ -206,6 +206,9 @@ def forget() -> None:
 
 def inchikey(mol: Any) -> str:
     """Standard InChIKey, or "" where InChI refuses the molecule."""
+    # With coordinates InChI perceives stereo anew; the key must depend on what the SMILES says alone.
+    mol = Chem.Mol(mol)
+    mol.RemoveAllConformers()
     try:
         return str(rdinchi.MolToInchiKey(mol, "")) or str(rdinchi.MolToInchiKey(_without_dative(mol), ""))
     except Chem.MolSanitizeException:
