@@ -59,7 +59,8 @@ def shard(
         hdf5: files of flat arrays. zarr: the same arrays as Zarr v3 folders.
     split
         random; cluster: by the column "cluster", or by protein sequence; scaffold: by the ligand's
-        Murcko scaffold; time: oldest to newest; given: a column names the split.
+        Murcko scaffold; tanimoto: by clusters of similar ligands, needs RDKit; time: oldest to newest;
+        given: a column names the split.
     seed
         Of the split and of the order.
     fractions

@@ -2,10 +2,10 @@
 
 Similarity of proteins is the share of the shorter chain's words that the other has along one diagonal
 (:mod:`.similarity`): 1 for the same sequence, about 0.3 at 75 % identity, near 0 for strangers. That of
-ligands is Tanimoto's on Morgan fingerprints of radius 2, 2,048 bits (Rogers & Hahn 2010,
-doi:10.1021/ci100050t). The *leakage* of a split is one number in [0, 1]: for each test complex the
-training complex that is most alike in protein *and* ligand (the smaller of the two similarities counts),
-averaged over the test set. A model that only remembers does well where it is high.
+ligands is Tanimoto's on Morgan fingerprints (:mod:`.fingerprints`). The *leakage* of a split is one number
+in [0, 1]: for each test complex the training complex that is most alike in protein *and* ligand (the
+smaller of the two similarities counts), averaged over the test set. A model that only remembers does well
+where it is high.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import MissingExtraError, UsageError
+from ..errors import UsageError
 from ..format.records import texts_of
 from ..read.dataset import Dataset
+from .fingerprints import fingerprints, tanimoto
 from .similarity import WordIndex
 
 Scores = NDArray[np.float32]
 
-RADIUS: Final = 2  # of Morgan fingerprints
-BITS: Final = 2048
 SHORT: Final = 50  # words: in a shorter chain, such as a peptide, a single common word says nothing
 CHUNK: Final = 256  # test complexes compared with the training set at once
 BINS: Final = 10
@@ -101,12 +100,12 @@ def leakage(dataset: Dataset, train: str = "train", test: str = "test") -> Leaka
     place = {p: i for i, p in enumerate(distinct)}
     rows = {p: i for i, p in enumerate(sorted(set(asked.proteins)))}
     of_known = np.array([place[p] for p in known.proteins])
-    ligands, counts = _fingerprints(known.smiles)
+    ligands, counts = fingerprints(known.smiles)
     found: dict[str, list[NDArray[Any]]] = {k: [] for k in ("protein", "ligand", "both")}
     for begin in range(0, len(asked.ids), CHUNK):
         some = slice(begin, begin + CHUNK)
         protein = alike[[rows[p] for p in asked.proteins[some]]][:, of_known]
-        ligand = _tanimoto(*_fingerprints(asked.smiles[some]), ligands, counts)
+        ligand = tanimoto(*fingerprints(asked.smiles[some]), ligands, counts)
         for kind, scores in (("protein", protein), ("ligand", ligand), ("both", np.minimum(protein, ligand))):
             best = scores.argmax(1)
             found[kind].append(np.stack([best, scores[np.arange(len(best)), best]]))
@@ -164,26 +163,3 @@ def _proteins(distinct: Sequence[str], asked: Sequence[str]) -> Scores:
             share[number[c]] = 1
             np.maximum.at(scores[row], owner, share[chain])
     return scores
-
-
-def _fingerprints(smiles: Sequence[str]) -> tuple[Scores, Scores]:
-    """Morgan bits, shape (n, BITS), and how many are set, shape (n,); none for a SMILES RDKit refuses."""
-    try:
-        from rdkit import Chem
-        from rdkit.Chem import rdFingerprintGenerator
-        from rdkit.rdBase import BlockLogs
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("rdkit", "ingest") from error
-    maker = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS)
-    made = dict[str, NDArray[Any]]()
-    with BlockLogs():
-        for s in set(smiles):
-            molecule = Chem.MolFromSmiles(s) if s else None
-            made[s] = np.zeros(BITS, np.uint8) if molecule is None else maker.GetFingerprintAsNumPy(molecule)
-    bits = np.array([made[s] for s in smiles], np.float32).reshape(len(smiles), BITS)
-    return bits, bits.sum(1)
-
-
-def _tanimoto(a: Scores, n_a: Scores, b: Scores, n_b: Scores) -> Scores:
-    common = a @ b.T
-    return np.asarray(common / np.maximum(n_a[:, None] + n_b - common, 1), np.float32)

@@ -9,6 +9,7 @@ random       each complex is its own group
 cluster      the column ``columns.cluster`` if every complex has one, else clusters of the protein
              sequences (:mod:`.similarity`); chains of one complex join their clusters
 scaffold     the Murcko scaffold of the ligand; a ligand without a ring is its own scaffold
+tanimoto     clusters of ligands by their fingerprints (:mod:`.fingerprints`, needs RDKit)
 time         by deposition date, the oldest in train and the newest in test; the complexes of one
              day are a group, those without a date train
 given        a column of the label table names the split
@@ -26,10 +27,11 @@ from numpy.typing import NDArray
 
 from ..errors import UsageError
 from ..permutation import permutation
+from .fingerprints import ligand_clusters
 from .similarity import sequence_clusters
 
-Method = Literal["random", "cluster", "scaffold", "time", "given"]
-METHODS: Final[tuple[Method, ...]] = ("random", "cluster", "scaffold", "time", "given")
+Method = Literal["random", "cluster", "scaffold", "tanimoto", "time", "given"]
+METHODS: Final[tuple[Method, ...]] = ("random", "cluster", "scaffold", "tanimoto", "time", "given")
 SPLITS: Final = ("train", "valid", "test")
 LEFT_OUT: Final = -1  # in no split
 # What others call the three, in a column given by the user.
@@ -51,6 +53,7 @@ class Facts:
     scaffolds : Murcko scaffold as SMILES, empty without a ring
     ligands : InChIKey or SMILES, empty if unknown
     sequences : one-letter sequences of the protein chains, "/" between them
+    smiles : of the ligands, empty if unknown
     deposited : shape (n,), yyyymmdd, 0 for unknown
     columns : some of the label table's own columns by name; "" where a complex has none
     column_names : all of its columns
@@ -60,6 +63,7 @@ class Facts:
     scaffolds: Sequence[str]
     ligands: Sequence[str]
     sequences: Sequence[str]
+    smiles: Sequence[str]
     deposited: NDArray[np.int32]
     columns: Mapping[str, Sequence[str]]
     column_names: tuple[str, ...] = ()
@@ -120,6 +124,10 @@ def group_labels(facts: Facts, method: Method, column: str | None = None) -> tup
     if method == "scaffold":
         pairs = zip(facts.scaffolds, facts.ligands, facts.ids, strict=True)
         return [s or f"ligand {ligand}" if s or ligand else f"id {i}" for s, ligand, i in pairs], "scaffold"
+    if method == "tanimoto":
+        if not any(facts.smiles):
+            raise UsageError("--split tanimoto needs the ligands' SMILES; none of these complexes has one")
+        return [f"cluster {c}" for c in ligand_clusters(facts.smiles).tolist()], "ligand fingerprint"
     if method == "time":
         return [str(d) for d in facts.deposited.tolist()], "deposition date"
     if method == "random":

@@ -38,7 +38,7 @@ class Survey:
 
     Attributes
     ----------
-    ids, scaffolds, ligands, sequences : text of each complex
+    ids, scaffolds, ligands, sequences, smiles : text of each complex
     deposited : yyyymmdd of each
     columns : chosen columns of the label table by name, "" where a complex has none
     digests : 16-byte hash of everything but the text of each
@@ -51,6 +51,7 @@ class Survey:
     scaffolds: list[str] = field(default_factory=list)
     ligands: list[str] = field(default_factory=list)
     sequences: list[str] = field(default_factory=list)
+    smiles: list[str] = field(default_factory=list)
     deposited: list[int] = field(default_factory=list)
     columns: dict[str, list[str]] = field(default_factory=dict)
     digests: list[bytes] = field(default_factory=list)
@@ -70,6 +71,7 @@ class Survey:
 
         return Facts(
             pick(self.ids), pick(self.scaffolds), pick(self.ligands), pick(self.sequences),
+            pick(self.smiles),
             np.array(pick(self.deposited), np.int32),
             {name: pick(values) for name, values in self.columns.items()},
             tuple(sorted(self.column_names)),
@@ -134,6 +136,7 @@ def _note(found: Survey, text: Mapping[str, Any], seen: dict[str, str]) -> None:
     found.scaffolds.append(_shared(seen, text.get("scaffold", "")))
     found.ligands.append(_shared(seen, text.get("inchikey") or text.get("smiles") or ""))
     found.sequences.append(_shared(seen, joined))
+    found.smiles.append(_shared(seen, text.get("smiles", "")))
     for name, values in found.columns.items():
         values.append(_shared(seen, own.get(name, "")))
     found.column_names.update(own)

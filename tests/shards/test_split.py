@@ -21,6 +21,7 @@ def facts(n=200, **changes):
         "scaffolds": [f"s{rng.integers(0, 30)}" for _ in range(n)],
         "ligands": [f"l{i}" for i in range(n)],
         "sequences": ["" for _ in range(n)],
+        "smiles": ["" for _ in range(n)],
         "deposited": rng.integers(1990, 2025, n).astype(np.int32) * 10000 + 101,
         "columns": {"cluster": [str(rng.integers(0, 25)) for _ in range(n)]},
         "column_names": ("cluster",),
@@ -153,3 +154,30 @@ def test_cluster_falls_back_to_sequences():
     assert found.record["groups_by"] == "protein sequence, built in"
     assert np.bincount(found.of).tolist() == [60, 20, 20]
     assert (found.of.reshape(10, 10) == found.of[:10]).all()
+
+
+def test_tanimoto_keeps_similar_ligands_together():
+    pytest.importorskip("rdkit")
+    series = ["CCCCCc1ccccc1{}", "O=C(N)c1ccc2[nH]ccc2c1{}", "C1CCNCC1{}", "CC(C)(C)OC(=O)N{}"]
+    smiles = [s.format("C" * (3 + k)) for k in range(10) for s in series]
+    found = split(facts(40, smiles=smiles), "tanimoto", fractions=(0.5, 0.25, 0.25))
+    assert found.record["n_groups"] == 4
+    assert all(len(set(found.of[k::4])) == 1 for k in range(4))
+    assert np.bincount(found.of).tolist() == [20, 10, 10]
+    with pytest.raises(UsageError, match="SMILES"):
+        split(facts(), "tanimoto")
+
+
+def test_ligand_clusters_are_what_similar_pairs_connect():
+    pytest.importorskip("rdkit")
+    from holoshard.shards.make.fingerprints import ALIKE, fingerprints, ligand_clusters, tanimoto
+
+    smiles = ["C" * k for k in range(1, 12)] + ["c1ccccc1", "c1ccncc1", "", "", "not a molecule", "c1ccccc1"]
+    found = ligand_clusters(smiles)
+    bits, n = fingerprints(smiles)
+    alike = tanimoto(bits, n, bits, n) >= ALIKE
+    assert all(found[i] == found[j] for i, j in np.argwhere(alike))
+    assert found[11] == found[16]
+    assert np.bincount(found)[found[13:16]].tolist() == [1, 1, 1]
+    # Nothing else is joined: within a cluster of several each has a partner that is alike.
+    assert all(alike[i].sum() > 1 for i in range(len(smiles)) if (found == found[i]).sum() > 1)

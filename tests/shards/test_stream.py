@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -201,3 +202,26 @@ def test_a_data_set_smaller_than_a_batch():
 def test_impossible_options_are_refused(wrong):
     with pytest.raises(UsageError):
         stream(**wrong)
+
+
+def peak_bytes(n, **options):
+    """Most memory that one epoch of n complexes allocates on top of the source."""
+    source = MemoryBlocks(n, 16)
+    s = stream(source, batch_size=16, window=128, **options)
+    len(s.order)  # the order holds a few numbers a complex; it is there before the first batch
+    tracemalloc.start()
+    try:
+        for _ in s:
+            pass
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_memory_does_not_grow_with_the_data_set(threads):
+    small, large = peak_bytes(400, threads=threads), peak_bytes(4000, threads=threads)
+    assert large < 1.3 * small
+    assert (
+        small > 128 * 60 * 20
+    )  # a window of complexes of about 60 atoms, 20 bytes each: it is measured at all
