@@ -27,6 +27,7 @@ _FLAT: Final = 0.1  # angstrom^3: a smaller volume of three bonds tells no hande
 _DISULFIDE: Final = 2.5  # angstrom; the bond is 2.05
 _TOLERANCE: Final = 0.45  # angstrom beyond the sum of covalent radii (as in OpenBabel and gemmi)
 _RADII: Final = np.array([gemmi.Element(z).covalent_r for z in range(119)], np.float64)
+_LONGEST: Final = 2.6  # angstrom: no covalent bond of a small molecule is longer, but for I-I
 _H_BOND: Final = 1.5  # angstrom: hydrogens are drawn 0.9 to 1.4 from their atom
 _PROTIC: Final = np.array([z in (7, 8) for z in range(256)])
 
@@ -77,7 +78,7 @@ def pocket_atoms(receptor: Receptor, residues: NDArray[np.int64], hydrogens: boo
     heavy = s.element[every] > 1
     rows, residue = every[heavy], local[heavy]
     template = receptor.template[residues]
-    found = LIBRARY.find(template[residue], s.name[rows].view(np.uint64))
+    found = _found(receptor, residues, rows, residue)
     known = found >= 0
     table = np.where(known[:, None], LIBRARY.atoms[found], 0)
     columns: dict[str, NDArray[Any]] = {k: table[:, i].copy() for i, k in enumerate(ATOM_FEATURES)}
@@ -114,6 +115,30 @@ def pocket_atoms(receptor: Receptor, residues: NDArray[np.int64], hydrogens: boo
 
 def _named(features: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
     return {k: features[:, i] for i, k in enumerate(BOND_FEATURES)}
+
+
+def _found(
+    receptor: Receptor, residues: NDArray[np.int64], rows: NDArray[np.int64], residue: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Template row of each atom, -1 for none; none at all for residues that only share a name with theirs.
+
+    A molecule outside the chains may bear the name of another that the dictionary knows. It is not that one
+    if it has an atom that the other lacks, or if more than a few of the other's bonds would be far too long.
+    """
+    s = receptor.structure
+    template = receptor.template[residues]
+    found = LIBRARY.find(template[residue], s.name[rows].view(np.uint64))
+    small = ~receptor.polymer[residues]
+    if not small.any():
+        return found
+    foreign = (found < 0) | (LIBRARY.atoms[found, 0] != s.element[rows])
+    wrong = small & (np.bincount(residue[foreign], minlength=len(residues)) > 0)
+    ends, _ = _template_bonds(template, _slots(template, residue, found, found >= 0))
+    gap = s.position[rows[ends[:, 0]]] - s.position[rows[ends[:, 1]]]
+    owner = residue[ends[:, 0]]
+    long = np.bincount(owner[np.einsum("ij,ij->i", gap, gap) > _LONGEST**2], minlength=len(residues))
+    wrong |= small & (long > np.maximum(1, 0.1 * np.bincount(owner, minlength=len(residues))))
+    return np.where(wrong[residue], -1, found)
 
 
 def _slots(
