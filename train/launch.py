@@ -17,7 +17,7 @@ from typing import Final
 
 from .stop import StopSignals
 
-GRACE_S: Final = 60.0  # between asking the processes to end and killing them
+GRACE_S: Final = 30.0  # for the others to end after the first
 POLL_S: Final = 0.1
 
 
@@ -73,16 +73,14 @@ def wait(processes: Sequence[subprocess.Popen[bytes]], signals: StopSignals) -> 
 
 
 def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Ask those that still run to end (they may be about to do so), then kill them."""
+    """Give those that still run time to save or to notice that another is gone, then kill them."""
     deadline = time.monotonic() + GRACE_S
     for process in processes:
-        # A process that waits for a dead one in a collective never comes back; one that saves does.
-        while process.poll() is None and time.monotonic() < min(deadline, time.monotonic() + 1):
-            try:
-                process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        process.wait()
+        try:
+            process.wait(timeout=max(deadline - time.monotonic(), 0.0))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def loopback() -> Mapping[str, str]:
