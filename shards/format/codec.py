@@ -145,9 +145,11 @@ def to_fixed(values: NDArray[Any], field: Field) -> NDArray[Any]:
     return scaled.astype(field.dtype if fits else "<i4")
 
 
-def from_fixed(stored: NDArray[Any], per_unit: int) -> NDArray[np.float32]:
+def from_fixed(
+    stored: NDArray[Any], per_unit: int, out: NDArray[np.float32] | None = None
+) -> NDArray[np.float32]:
     """Values of stored integers; division is exact to the last digit where a reciprocal is not."""
-    values: NDArray[np.float32] = np.divide(stored, np.float32(per_unit), dtype=np.float32)
+    values: NDArray[np.float32] = np.divide(stored, np.float32(per_unit), out=out, dtype=np.float32)
     return values
 
 

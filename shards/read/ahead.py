@@ -169,9 +169,9 @@ class ReadAhead:
         self.held = {block: future for block, future in self.held.items() if block in again}
 
     def decode(self, block: int) -> Block:
-        """Read one block and derive from it what a batch needs."""
+        """Read one block, raw, and derive from it what a batch needs."""
         try:
-            decoded = self.stream.blocks.read(block, self.stored, fetch=self.options.fetch)
+            decoded = self.stream.blocks.read(block, self.stored, raw=True, fetch=self.options.fetch)
         except HoloshardError:
             raise  # the reader says which file and block
         except Exception as error:

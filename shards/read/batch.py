@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..complex import Axis
 from ..format.block import Block
+from ..format.codec import from_fixed
 from ..permutation import uniforms
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class Batch:
 
 
 class Pool:
-    """Columns of several blocks end to end; a complex is a *slot*, counted through the blocks in order."""
+    """Columns of several blocks, raw or not, end to end; a complex is a *slot*, counted through them all."""
 
     def __init__(self, blocks: Sequence[Block], multiple: int = 1) -> None:
         self.axes = {key: field.axis for key, field in blocks[0].fields.items() if key in blocks[0].columns}
@@ -132,8 +133,12 @@ class Pool:
             counts = np.concatenate([b.counts[axis] for b in blocks])
             self.counts[axis], self.starts[axis] = counts, np.cumsum(counts) - counts
         self.columns = {
-            key: _end_to_end([b.columns[key] for b in blocks], 0 if a == "complex" else self._width(a))
-            for key, a in self.axes.items()
+            key: _end_to_end(
+                [b.columns[key] for b in blocks],
+                0 if axis == "complex" else self._width(axis),
+                blocks[0].fields[key].per_unit,
+            )
+            for key, axis in self.axes.items()
         }
 
     def _width(self, axis: Axis, slots: Rows | None = None) -> int:
@@ -222,10 +227,21 @@ def rotations(rows: Rows, seed: int, epoch: int) -> NDArray[np.float32]:
     return np.array(matrix).transpose(2, 0, 1).astype(np.float32)
 
 
-def _end_to_end(parts: Sequence[Array], after: int) -> Array:
-    """Concatenate, with so many rows of zeros at the end: the last run may reach into them."""
+def _end_to_end(parts: Sequence[Array], after: int, per_unit: int) -> Array:
+    """Concatenate, with so many rows of zeros at the end: the last run may reach into them.
+
+    Stored integers of a fixed-point field become values on the way, which saves a copy.
+    """
     n = sum(map(len, parts))
-    out = np.empty((n + after, *parts[0].shape[1:]), np.result_type(*{p.dtype for p in parts}))
-    np.concatenate(parts, out=out[:n])
+    stored = per_unit > 0 and parts[0].dtype.kind == "i"
+    dtype = np.dtype(np.float32) if stored else np.result_type(*{p.dtype for p in parts})
+    out = np.empty((n + after, *parts[0].shape[1:]), dtype)
+    if stored:
+        begin = 0
+        for part in parts:
+            from_fixed(part, per_unit, out[begin : begin + len(part)])
+            begin += len(part)
+    else:
+        np.concatenate(parts, out=out[:n])
     out[n:] = 0
     return out

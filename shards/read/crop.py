@@ -32,7 +32,7 @@ def with_residue_type(block: Block) -> Block:
 
 
 def crop(block: Block, max_atoms: int) -> Block:
-    """Keep ``max_atoms`` atoms a complex: the whole ligand and the pocket atoms nearest to any of its atoms.
+    """Keep so many atoms a complex of a raw block: the ligand and the pocket atoms nearest to any of it.
 
     Of atoms equally near the first in the file's order stays. Bonds to an atom that goes, go with it;
     a ligand larger than ``max_atoms`` stays whole, alone. Residues stay, so that their rows still hold.
@@ -84,22 +84,22 @@ def _keep(block: Block, max_atoms: int) -> NDArray[np.bool_]:
     return keep
 
 
-def nearest(position: NDArray[np.float32], n_ligand: NDArray[np.int64]) -> NDArray[np.int64]:
+def nearest(position: NDArray[np.integer], n_ligand: NDArray[np.int64]) -> NDArray[np.int64]:
     """Squared distance of each atom to the nearest ligand atom, -1 for the ligand's own.
 
-    In units of 0.001 angstrom everything is a whole number, which float64 multiplies and adds without
-    rounding: the result is the same on every machine, whatever the order of its sums.
+    Stored positions are whole numbers, which float64 multiplies and adds without rounding: the result is
+    the same on every machine, whatever the order of its sums.
 
     Parameters
     ----------
-    position : shape (b, n, 3), angstrom, multiples of 0.001, the ligand's atoms first
+    position : shape (b, n, 3), in units of 0.001 angstrom, the ligand's atoms first
     n_ligand : shape (b,)
 
     Returns
     -------
     shape (b, n), in units of 1e-6 angstrom^2
     """
-    x = np.rint(position * 1000.0).astype(np.float64)
+    x = position.astype(np.float64)
     square = np.einsum("bni,bni->bn", x, x)
     most = int(n_ligand.max(initial=1))
     own = np.arange(most) < n_ligand[:, None]

@@ -15,15 +15,10 @@ class MemoryBlocks:
 
     def __init__(self, n, block_size=8, seed=0, broken=None, **options):
         self.complexes = list(random_complexes(n, seed, **options))
-        raw = stack(self.complexes)
-        columns = {
-            key: from_fixed(c, raw.fields[key].per_unit) if raw.fields[key].per_unit else c
-            for key, c in raw.columns.items()
-        }
-        whole = Block.of(raw.fields, columns, raw.counts)
+        whole = stack(self.complexes)
         self.first_complex = np.arange(0, n, block_size)
         self.blocks = [whole.slice(i, min(i + block_size, n)) for i in range(0, n, block_size)]
-        self.lengths = raw.counts["atom"]
+        self.lengths = whole.counts["atom"]
         self.rows = np.arange(n)
         self.reads, self.broken = [], broken
 
@@ -33,4 +28,10 @@ class MemoryBlocks:
         self.reads.append(block)
         whole = self.blocks[block]
         keys = list(whole.columns) if keys is None else keys
-        return Block.of(whole.fields, {k: whole.columns[k] for k in keys}, whole.counts)
+        columns = {k: whole.columns[k] for k in keys}
+        if not raw:
+            columns = {
+                k: from_fixed(c, whole.fields[k].per_unit) if whole.fields[k].per_unit else c
+                for k, c in columns.items()
+            }
+        return Block.of(whole.fields, columns, whole.counts)

@@ -10,11 +10,15 @@ from memory_blocks import MemoryBlocks
 
 from holoshard.shards.errors import FormatError
 from holoshard.shards.format.block import Block
+from holoshard.shards.format.codec import from_fixed
 from holoshard.shards.read.batch import ATOM_RESIDUE_TYPE, DEFAULT_FIELDS, Batch, Pool, rotations
 from holoshard.shards.read.crop import crop, nearest, with_residue_type
 
 SOURCE = MemoryBlocks(40)
-POOLS = {m: Pool([with_residue_type(SOURCE.read(b)) for b in range(len(SOURCE.blocks))], m) for m in (1, 8)}
+POOLS = {
+    m: Pool([with_residue_type(SOURCE.read(b, raw=m == 1)) for b in range(len(SOURCE.blocks))], m)
+    for m in (1, 8)
+}
 POOL = POOLS[1]
 
 
@@ -110,11 +114,11 @@ def plain_crop(c, most):
 @pytest.mark.parametrize("most", [1, 30, 57, 80, 200])
 def test_crop_keeps_the_nearest_atoms_and_their_bonds(most):
     for source in (SOURCE, MemoryBlocks(300, 300, seed=2)):
-        block = source.read(0)
+        block = source.read(0, raw=True)
         found = crop(block, most)
         for i, c in enumerate(source.complexes[: block.n_complexes]):
             one, stay = found.take(np.array([i])), plain_crop(c, most)
-            assert np.array_equal(one.columns["position"], c.position[stay])
+            assert np.array_equal(from_fixed(one.columns["position"], 1000), c.position[stay])
             assert np.array_equal(one.columns["residue"], c.residue[stay])
             pairs = [tuple(p) for p in c.bond_atoms.tolist() if set(p) <= set(stay.tolist())]
             assert [tuple(stay[list(p)].tolist()) for p in one.columns["bond_atoms"]] == pairs
@@ -124,7 +128,7 @@ def test_crop_keeps_the_nearest_atoms_and_their_bonds(most):
 
 
 def test_nearest_is_the_squared_distance():
-    x = np.array([[[0, 0, 0], [0.003, 0, 0], [0.003, 0.004, 0]]], np.float32)
+    x = np.array([[[0, 0, 0], [3, 0, 0], [3, 4, 0]]], np.int16)
     assert nearest(x, np.array([1])).tolist() == [[-1, 9, 25]]
     assert nearest(x, np.array([2])).tolist() == [[-1, -1, 16]]
 
@@ -133,7 +137,7 @@ def test_nearest_is_the_squared_distance():
     ("key", "derive"), [("residue", with_residue_type), ("bond_atoms", lambda b: crop(b, 20))]
 )
 def test_rows_outside_the_complex_are_refused(key, derive):
-    block = SOURCE.read(0)
+    block = SOURCE.read(0, raw=True)
     columns = {**block.columns, key: block.columns[key] + np.uint16(5000)}
     with pytest.raises(FormatError, match="outside its complex"):
         derive(Block.of(block.fields, columns, block.counts))
