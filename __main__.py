@@ -23,6 +23,7 @@ COMMANDS = {
     "train": "holoshard.train.cli:train",
     "eval": "holoshard.train.cli:evaluate",
     "predict": "holoshard.train.cli:predict",
+    "doctor": "holoshard.train.cli:doctor",
 }
 
 # The extra whose packages a module of ours may miss.

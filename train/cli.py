@@ -1,4 +1,4 @@
-"""The commands of this room: train, eval, predict."""
+"""The commands of this room: train, eval, predict, doctor."""
 
 from __future__ import annotations
 
@@ -182,3 +182,21 @@ def predict(
     os.replace(partial, out)
     print(f"{len(found.index)} predictions: {out}")
     return {"n": len(found.index), "out": str(out), "step": predictor.step}
+
+
+def doctor(
+    *,
+    output: Annotated[Output, Parameter(name="*")] = OUTPUT,
+) -> dict[str, Any]:
+    """Look at this machine: versions, devices, settings of NCCL and the allocator, and what is wrong.
+
+    Examples:
+        holoshard doctor
+
+        holoshard doctor --json
+    """
+    from .doctor import examine, text_of
+
+    result = examine()
+    print(text_of(result))
+    return {**result, "exit_code": int(any(f["level"] == "error" for f in result["findings"]))}

@@ -26,6 +26,7 @@ from .configfile import dump_config
 from .data import Tensors, add_noise, pieces, read_labels, to_tensors, training_stream
 from .diagnosis import diagnose
 from .judge.atomic import write_text
+from .meter import Meter
 from .model.loss import affinity_loss, label_weight
 from .optimizer import learning_rate, make_optimizer
 from .parallel.apply import build_model, synchronise
@@ -92,8 +93,7 @@ class Trainer:
         self.last_step = config.run.steps or config.run.epochs * self.steps_per_epoch
         self.saved_step = -1
         self.clock = Clock()
-        self.loss = torch.zeros((), device=world.device)  # since the last line of metrics
-        self.samples = self.tokens = self.steps = 0
+        self.meter = Meter(config, world)
         self.last: dict[str, float] = {}
         self.scales: list[float] = []  # loss scales of the skipped steps
 
@@ -168,6 +168,7 @@ class Trainer:
         seed = np.random.SeedSequence([self.config.seed, self.at.step, self.world.data_rank])
         torch.manual_seed(int(seed.generate_state(1)[0]))  # dropout
         self.model.train()
+        total = torch.zeros((), device=self.world.device)
         parts = list(pieces(batch, self.config.parallel.accumulate))
         for i, part in enumerate(parts):
             synchronise(self.model, last=i == len(parts) - 1)
@@ -177,7 +178,7 @@ class Trainer:
             )
             self.clock.lap("forward")
             (loss * (self.scale.value / weight)).backward()  # type: ignore[no-untyped-call]
-            self.loss += loss.detach() / weight
+            total += loss.detach() / weight
             self.clock.lap("backward")
         parameters = list(self.model.parameters())
         unscale = 1.0 / self.scale.value
@@ -189,19 +190,17 @@ class Trainer:
                 group["lr"] = lr
             self.optimizer.step()
             self.at.updates, self.at.skipped_in_a_row = self.at.updates + 1, 0
+            self.meter.add(batch, total)
         else:
             self.skip(batch, norm)
         self.optimizer.zero_grad(set_to_none=True)
         self.clock.lap("optimizer")
         self.at.step, self.at.step_in_epoch = self.at.step + 1, self.at.step_in_epoch + 1
-        self.samples, self.steps = self.samples + len(batch["index"]), self.steps + 1
-        self.tokens += int(batch["atom_mask"].sum())
         self.last |= {"lr": lr, "grad_norm": norm}
 
     def skip(self, batch: Tensors, norm: float) -> None:
         """Count and write down a step whose gradient is not finite; stop after too many in a row."""
         self.at.skipped, self.at.skipped_in_a_row = self.at.skipped + 1, self.at.skipped_in_a_row + 1
-        self.loss.nan_to_num_(0.0, 0.0, 0.0)
         rows = sorted(self.world.gather(batch["index"]).tolist())
         ids = [self.dataset[row].id for row in rows]
         self.record.write(
@@ -230,18 +229,12 @@ class Trainer:
 
     def write_metrics(self) -> None:
         """One line of metrics over the steps since the last."""
-        counts = torch.tensor([self.samples, self.tokens], dtype=torch.float64, device=self.world.device)
-        samples, tokens = self.world.sum(counts).tolist()
-        loss = float(self.world.sum(self.loss).item()) / self.steps
         seconds, parts = self.clock.read()
-        self.last |= {"loss": loss}
+        self.last |= self.meter.read(seconds)
         self.record.write(
-            step=self.at.step, epoch=self.at.epoch, **self.last, samples_per_s=samples / seconds,
-            tokens_per_s=tokens / seconds, seconds=seconds, **parts, skipped=self.at.skipped,
-            loss_scale=self.scale.value,
+            step=self.at.step, epoch=self.at.epoch, **self.last, seconds=seconds, **parts,
+            skipped=self.at.skipped, loss_scale=self.scale.value,
         )  # fmt: skip
-        self.loss.zero_()
-        self.samples = self.tokens = self.steps = 0
 
     def judge(self) -> None:
         """Validate, and keep the model where it is the best so far."""

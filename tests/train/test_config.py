@@ -8,6 +8,7 @@ import pytest
 from holoshard.shards.errors import ConfigError, UsageError
 from holoshard.train.config import TrainConfig
 from holoshard.train.configfile import dotted_keys, dump_config, load_config, parse_config
+from holoshard.train.model.transformer import parameter_count
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
 
@@ -15,6 +16,14 @@ CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
 def test_shipped_configurations_are_valid(path):
     assert load_config(path) != TrainConfig()
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("100m", 101_795_821), ("1b", 1_024_482_609), ("12.8b", 12_796_706_521)]
+)
+def test_parameters_of_the_large_configurations(name, parameters):
+    config = load_config(CONFIGS[0].parent / f"{name}.toml")
+    assert parameter_count(config.model) == parameters  # on the meta device: nothing is allocated
 
 
 def test_an_empty_file_is_the_defaults():
