@@ -18,7 +18,7 @@ from typing import Any, Final
 import polars as pl
 
 from ..shards.errors import DataError
-from .item import Item, Locator, Rejection
+from .item import Item, Label, Locator, Rejection
 from .reasons import REASONS
 
 LEDGER: Final = "ledger.parquet"
@@ -64,15 +64,19 @@ def locators(item: Item) -> tuple[Locator, ...]:
 
 def item_digest(fingerprint: str, item: Item) -> str:
     """SHA-256 of the options and of what the source said of an item, without where its files lie."""
-    labels = [asdict(label) for label in item.labels]
     marks = [item.synthetic, item.predicted, item.assembly, item.ligand is None, len(locators(item))]
-    said = [fingerprint, item.id, item.record, item.residue, labels, dict(item.columns), item.source, marks]
+    measured = [_words(label) for label in item.labels]
+    said = [fingerprint, item.id, item.record, item.residue, measured, dict(item.columns), item.source, marks]
     return _sha(said)
 
 
 def content_key(item: Item, hashes: Sequence[str]) -> str:
     """Equal for two items with the same files, record, residue and label."""
-    return _sha([list(hashes[:2]), item.record, item.residue, [asdict(label) for label in item.labels]])
+    return _sha([list(hashes[:2]), item.record, item.residue, [_words(label) for label in item.labels]])
+
+
+def _words(label: Label) -> list[str]:
+    return [label.kind, label.relation, label.value, label.unit, label.text, str(label.temperature)]
 
 
 def _sha(said: object) -> str:

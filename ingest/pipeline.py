@@ -45,17 +45,25 @@ _LIGAND_FILES: Final = 4
 class IngestOptions:
     """What a user may choose of reading one complex.
 
-    Attributes
+    Parameters
     ----------
-    pocket : radius in angstrom
-    hydrogens : keep drawn hydrogens as atoms
-    waters : keep waters of the pocket
-    assembly : biological assembly to build ("1" is the first), "" for the coordinates as deposited
-    unlabelled : what becomes of a complex without an absolute label; an unreadable or impossible label always
-        refuses it
-    merge : how repeated measurements become one
-    max_atoms : of ligand and pocket; more is refused
-    filters : limits of quality, all off by default
+    pocket
+        Radius in angstrom: whole residues with a heavy atom this near any ligand heavy atom.
+    hydrogens
+        Keep drawn hydrogens as atoms.
+    waters
+        Keep waters of the pocket.
+    assembly
+        Biological assembly to build ("1" is the first), "" for the coordinates as deposited.
+    unlabelled
+        What becomes of a complex without an absolute label: kept without a pK, or refused. An unreadable or
+        impossible label always refuses it.
+    merge
+        How repeated measurements become one: by their median in pK, or the first alone.
+    max_atoms
+        Of ligand and pocket; more is refused.
+    filters
+        Limits of quality, all off by default.
     """
 
     pocket: float = 8.0
@@ -178,6 +186,8 @@ def _process(item: Item, options: IngestOptions, trace: Trace) -> Complex:
         trace.repairs.append("ligand_copy_removed")
     with trace.step("features"):
         atoms = pocket_atoms(receptor, pocket.residues, options.hydrogens)
+        if atoms.n_doubled:
+            trace.repairs.append("doubled_atoms")
         n_atoms = ligand.n_atoms + len(atoms.rows)
         if n_atoms > min(options.max_atoms, np.iinfo(np.uint16).max):
             raise StructureError(

@@ -255,6 +255,21 @@ def test_tasks_are_cut_by_content(tmp_path):
     prior = ledger.Prior(tmp_path)
     tasks = [[item.id for item in task.items] for task in cut(items, 16, prior)]
     assert list(chain.from_iterable(tasks)) == [item.id for item in items]
-    assert all(8 <= len(task) <= 32 for task in tasks[:-1])
+    assert all(12 <= len(task) <= 20 for task in tasks[:-1])
     again = [[item.id for item in task.items] for task in cut(items[500:], 16, prior)]
-    assert len([task for task in again if task not in tasks]) <= 3
+    assert len([task for task in again if task not in tasks]) <= 8
+
+
+def test_a_scheduler_elsewhere(tmp_path):
+    import distributed
+
+    items = toy_items(tmp_path / "in", texts(20, i007="exit"))
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50
+    ) as cluster:
+        engine = EngineOptions(scheduler=cluster.scheduler_address, task_size=8)
+        summary = go(items, tmp_path / "out", engine=engine)
+    assert summary["reasons"] == {"crashed": 1}
+    assert summary["kept"] == 19
+    with pytest.raises(UsageError, match="there is no Dask scheduler"):
+        go(items, tmp_path / "out", engine=EngineOptions(scheduler="tcp://127.0.0.1:1"))
