@@ -21,15 +21,11 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from .account import Account, Reserved, flight_lock
+from .checksum import crc32
 from .errors import SettingError
 from .flight import Flights
 from .policy import NeverEvict, Policy
 from .tier import Counters, Data, Key, Load
-
-try:  # the same value, several times faster
-    from isal.isal_zlib import crc32
-except ImportError:
-    from zlib import crc32
 
 log = logging.getLogger("holoshard")
 _ALIVE: WeakSet[DiskTier] = WeakSet()

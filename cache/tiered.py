@@ -1,0 +1,177 @@
+"""Tiers in a row, fastest first, in front of a source: a callable that a reader takes for the file system."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .checksum import crc32
+from .disk import DiskTier
+from .errors import SettingError, SourceError
+from .extents import Extents, read_extents
+from .memory import MemoryTier
+from .policy import policy_named
+from .source import Patient, PosixSource, Source
+from .tier import Data, Key, Tier, format_size, parse_size
+
+log = logging.getLogger("holoshard")
+
+
+class TieredCache:
+    """Bytes of ranges of files, from the fastest tier that has them; safe in threads and after a fork.
+
+    A tier that lacks a range asks the next, then the source, and may keep what comes: what a fast tier
+    holds is in the slower ones, too, so the largest tier sets the hit ratio. With ``extents`` the unit is a
+    whole block; without, each range as it was asked for.
+
+    Parameters
+    ----------
+    tiers : fastest first
+    source : where bytes come from when no tier has them; files of this machine if not given
+    dataset : fingerprint of the content; that of ``extents`` if not given
+    root : folder of the data set, so that a copy elsewhere finds the same entries
+    extents : blocks of the data set
+    attempts : how often a fetch is tried when errors are transient
+    """
+
+    def __init__(
+        self,
+        tiers: Sequence[Tier],
+        source: Source | None = None,
+        *,
+        dataset: str = "",
+        root: str | Path = "",
+        extents: Extents | None = None,
+        attempts: int = 5,
+    ) -> None:
+        if extents is None and not dataset:
+            raise SettingError("a cache needs the data set's fingerprint, or stale bytes would be served")
+        self.tiers, self.extents = tuple(tiers), extents
+        self.source = Patient(source or PosixSource(), attempts)
+        self.dataset = dataset or (extents.dataset if extents else "")
+        self.root = str(root or (extents.root if extents else ""))
+        self._names: dict[str, tuple[str, bool]] = {}  # path -> name, and whether it is inside
+
+    def __call__(self, path: str, offset: int, length: int) -> Data:
+        """The bytes of a range; fewer only if the file ends.
+
+        Raises
+        ------
+        SourceError : no tier has the range and the source does not give it, or gives a damaged block
+        """
+        key, crc = self._unit(str(path), offset, length)
+        data = self._load(key, str(path), crc)
+        if key.offset == offset and key.length == length:
+            return data
+        return memoryview(data)[offset - key.offset : offset - key.offset + length]
+
+    def key(self, path: str, offset: int, length: int) -> Key:
+        """The entry that serves a range: what a policy and a prefetcher speak of."""
+        return self._unit(str(path), offset, length)[0]
+
+    def holds(self, key: Key) -> bool:
+        """Whether a tier holds an entry."""
+        return any(tier.holds(key) for tier in self.tiers)
+
+    def put(self, path: str, offset: int, data: Data) -> None:
+        """Offer bytes that were fetched otherwise, a whole entry, to the tiers."""
+        key, crc = self._unit(path, offset, len(data))
+        if key.length == len(data):
+            self._load(key, path, crc, lambda: self._checked(data, key, path, crc))
+
+    def counters(self) -> dict[str, dict[str, float]]:
+        """By tier what it has done in this process, and ``source``: what no tier had."""
+        return {
+            **{tier.name: tier.counters.as_dict() for tier in self.tiers},
+            "source": self.source.as_dict(),
+        }
+
+    def close(self) -> None:
+        """Close the tiers."""
+        for tier in self.tiers:
+            tier.close()
+
+    def _unit(self, path: str, offset: int, length: int) -> tuple[Key, int | None]:
+        name, inside = self._names.get(path) or self._name(path)
+        block = self.extents.around(name, offset, length) if self.extents is not None and inside else None
+        if block is None:
+            return Key(self.dataset, name, offset, length), None
+        return Key(self.dataset, name, block[0], block[1]), block[2]
+
+    def _name(self, path: str) -> tuple[str, bool]:
+        """Name of a file in the data set, however its folder was written; other files keep their path."""
+        inside = False
+        if self.root and "://" not in path:
+            name = os.path.relpath(path, self.root)
+            inside = not name.startswith("..")
+        self._names[path] = found = (name, True) if inside else (path, False)
+        return found
+
+    def _load(self, key: Key, path: str, crc: int | None, fetch: Callable[[], Data] | None = None) -> Data:
+        load = fetch or (lambda: self._fetch(key, path, crc))
+        for tier in reversed(self.tiers):
+            load = _nested(tier, key, load)
+        return load()
+
+    def _fetch(self, key: Key, path: str, crc: int | None) -> Data:
+        return self._checked(self.source(path, key.offset, key.length), key, path, crc)
+
+    def _checked(self, data: Data, key: Key, path: str, crc: int | None) -> Data:
+        """What the source gave, if it is the block that was written."""
+        if crc is not None and (len(data) != key.length or crc32(data) != crc):
+            again = self.source(path, key.offset, key.length)  # a bit may have flipped on the way
+            if len(again) != key.length or crc32(again) != crc:
+                raise SourceError(
+                    f"{path}, block of {key.length} bytes at {key.offset}: its checksum is not the one that "
+                    "was written; see holoshard verify, and copy the file again"
+                )
+            return again
+        return data
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"tiers": self.tiers, "source": self.source.source, "dataset": self.dataset, "root": self.root,
+                "extents": self.extents, "attempts": self.source.attempts}  # fmt: skip
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+
+def _nested(tier: Tier, key: Key, load: Callable[[], Data]) -> Callable[[], Data]:
+    return lambda: tier.load(key, load)
+
+
+def parse_tier(text: str, policy: str = "never", read_only: bool = False) -> Tier:
+    """A tier as a configuration writes it: ``memory:2GiB``, or a folder, ``/local/nvme:256GiB``."""
+    place, colon, size = text.rpartition(":")
+    if not colon or not place:
+        raise SettingError(f"{text!r} is not a tier; write memory:2GiB or /local/nvme:256GiB")
+    if place == "memory":
+        return MemoryTier(parse_size(size), policy_named(policy))
+    return DiskTier(Path(place).expanduser(), parse_size(size), policy_named(policy), read_only=read_only)
+
+
+def open_cache(
+    tiers: Sequence[str],
+    folder: str | Path,
+    *,
+    policy: str = "never",
+    read_only: bool = False,
+    source: Source | None = None,
+) -> TieredCache:
+    """A cache in front of a data set, as a configuration describes it.
+
+    Parameters
+    ----------
+    tiers : fastest first, such as ``["memory:2GiB", "/local/nvme:256GiB"]``
+    folder : of the data set, or one shard file
+    policy : never, lru or clairvoyant
+    read_only : use what folders hold, write nothing to them
+    """
+    extents = read_extents(folder)
+    made = [parse_tier(text, policy, read_only) for text in tiers]
+    total = sum(tier.capacity for tier in made)
+    log.debug("cache of %s for %s of blocks", format_size(total), format_size(extents.n_bytes))
+    return TieredCache(made, source, extents=extents, dataset=extents.dataset, root=extents.root)
