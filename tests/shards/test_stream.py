@@ -221,7 +221,7 @@ def peak_bytes(n, **options):
 @pytest.mark.parametrize("threads", [0, 2])
 def test_memory_does_not_grow_with_the_data_set(threads):
     small, large = peak_bytes(400, threads=threads), peak_bytes(4000, threads=threads)
-    assert large < 1.3 * small
+    assert large < 2 * small  # of ten times the data; how far threads are ahead varies
     assert (
         small > 128 * 60 * 20
     )  # a window of complexes of about 60 atoms, 20 bytes each: it is measured at all
