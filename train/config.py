@@ -259,9 +259,8 @@ def check(config: TrainConfig, source: str = "the configuration") -> None:
         refuse("precision.whole_model", 'false, or precision.compute = "bf16"')
     if config.run.steps == 0 and config.run.epochs == 0:
         refuse("run.epochs", "at least 1 where run.steps = 0")
-    for axis in ("tensor", "pipeline"):
-        if getattr(parallel, axis) > 1:
-            refuse(f"parallel.{axis}", "1: this version shards (shard, replicate) but does not split layers")
+    if parallel.pipeline > 1:
+        refuse("parallel.pipeline", "1: this version cuts layers (tensor) but makes no stages of them")
     if parallel.checkpointing != "layers" and parallel.checkpoint_every != ParallelConfig().checkpoint_every:
         refuse("parallel.checkpoint_every", '2, or parallel.checkpointing = "layers"')
     if precision.compute == "fp32" and precision.reduce != "fp32":

@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from .config import OptimizerConfig
 
@@ -13,13 +14,18 @@ from .config import OptimizerConfig
 def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
     """AdamW (doi:10.48550/arXiv.1711.05101) that decays matrices, but no bias, norm or embedding."""
     matrices = {id(m.weight) for m in model.modules() if isinstance(m, nn.Linear)}
-    decayed = [p for p in model.parameters() if id(p) in matrices]
-    others = [p for p in model.parameters() if id(p) not in matrices]
-    groups = [
-        {"params": decayed, "weight_decay": config.weight_decay},
-        {"params": others, "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), fused=True)
+    groups: dict[tuple[bool, tuple[str, ...]], list[nn.Parameter]] = {(True, ()): [], (False, ()): []}
+    for parameter in model.parameters():
+        # A fused step cannot take parameters that lie on different meshes together.
+        mesh = parameter.device_mesh.mesh_dim_names or () if isinstance(parameter, DTensor) else ()
+        groups.setdefault((id(parameter) in matrices, mesh), []).append(parameter)
+    return torch.optim.AdamW(
+        [
+            {"params": parameters, "weight_decay": config.weight_decay if decays else 0.0}
+            for (decays, _), parameters in groups.items() if parameters
+        ],
+        lr=config.lr, betas=(config.beta1, config.beta2), fused=True,
+    )  # fmt: skip
 
 
 def learning_rate(config: OptimizerConfig, step: int, last_step: int) -> float:

@@ -155,7 +155,7 @@ def test_resumed_run_is_the_same_bit_for_bit(pair, tmp_path):
     assert (copy / "best.safetensors").read_bytes() == (folder / "best.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize(("size", "parallel"), [(1, {}), (4, {}), (4, {"replicate": 2})])
+@pytest.mark.parametrize(("size", "parallel"), [(1, {}), (4, {}), (4, {"replicate": 2}), (4, {"tensor": 2})])
 def test_resumed_by_another_number_of_processes(shards, tmp_path, size, parallel):
     # Without dropout, whose draws belong to a process.
     folder, copy = tmp_path / "two", tmp_path / "copy"

@@ -91,7 +91,7 @@ def test_what_is_wrong_is_named(text, tokens, expected):
         ("[parallel]\ntensor = 3", "parallel.tensor = 3, expected a divisor of model.heads = 4"),
         ("[parallel]\npipeline = 9", "parallel.pipeline = 9, expected at most model.layers = 4"),
         ('[parallel]\nreshard = "part"', "parallel.reshard_size = 0, expected the processes"),
-        ("[parallel]\ntensor = 2", "parallel.tensor = 2, expected 1"),
+        ("[parallel]\npipeline = 2", "parallel.pipeline = 2, expected 1"),
         ("[parallel]\ncheckpoint_every = 3", "parallel.checkpoint_every = 3, expected 2, or"),
         ('[precision]\nreduce = "bf16"', "precision.reduce = 'bf16', expected \"fp32\" with"),
         ("[parallel]\nreshard_size = 2", "parallel.reshard_size = 2, expected 0"),

@@ -27,6 +27,9 @@ def alone(shards, tmp_path_factory):
         (2, {"accumulate": 2}),
         (1, {"accumulate": 4}),
         (2, {"offload": True, "prefetch": 2}),
+        (2, {"tensor": 2}),
+        (4, {"tensor": 2}),
+        (4, {"tensor": 4, "checkpointing": "full"}),
     ],
     ids=lambda v: "-".join(f"{k}_{x}" for k, x in v.items()) if isinstance(v, dict) else str(v),
 )

@@ -1,4 +1,4 @@
-"""A model made parallel in place: activation checkpointing, then FSDP2, then its weights.
+"""A model made parallel in place: tensor parallelism, activation checkpointing, FSDP2, then its weights.
 
 The model comes on the meta device, without memory; each process allocates only what it keeps.
 """
@@ -18,6 +18,7 @@ from ..config import ParallelConfig, TrainConfig
 from ..model.transformer import AffinityTransformer, first_weights
 from .mesh import World
 from .precision import parameter_dtype, policy
+from .tensor import split_layers
 
 aten = torch.ops.aten
 PRODUCTS: Final = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default)
@@ -32,6 +33,8 @@ def build_model(config: TrainConfig, world: World, mean: float, sd: float) -> Af
     """
     with torch.device("meta"):
         model = AffinityTransformer(config.model).to(parameter_dtype(config.precision))
+    if world.mesh is not None and config.parallel.tensor > 1:
+        split_layers(model, world.mesh["tensor"])
     recompute(model, config.parallel)
     if world.mesh is not None:
         shard(model, config, world)
