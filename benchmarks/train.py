@@ -1,0 +1,249 @@
+"""The trainer beside the bare loop of forward, backward and optimizer: CPU time, interleaved, medians.
+
+over_bare_loop           a step of the Trainer over the bare step, one process
+fsdp2_over_bare          CPU time of a step of two processes, together, over the bare step of one
+of_matmul_peak           forward and backward at 512 channels, float32, of the speed of a bare matrix product
+checkpoint_memory_saved  share of the peak memory that recomputing every second layer saves
+checkpoint_time          and its time, over that without
+padding                  places of an epoch's batches over the atoms in them
+data_wait                share of a run's time spent waiting for batches
+
+    python benchmarks/train.py [--data DIR] [--quick] [--json]
+
+DIR is a data set; without it the embedded sample is made, ingested and packed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+
+from holoshard.__main__ import main as holoshard
+from holoshard.train.config import ModelConfig, OptimizerConfig, ParallelConfig, TrainConfig
+from holoshard.train.configfile import parse_config
+from holoshard.train.data import Tensors
+from holoshard.train.flops import training_flops
+from holoshard.train.launch import free_port, loopback
+from holoshard.train.loop import Trainer
+from holoshard.train.model.loss import affinity_loss
+from holoshard.train.model.transformer import AffinityTransformer
+from holoshard.train.optimizer import make_optimizer
+from holoshard.train.parallel.apply import build_model
+from holoshard.train.parallel.mesh import start, stop
+from holoshard.train.record import Record, read_record
+
+WARMUP = 2
+
+
+def configuration(data: Path) -> TrainConfig:
+    """A model large enough that arithmetic, not Python, takes the time."""
+    text = f"""
+        [data]
+        path = {json.dumps(str(data))}
+        batch_size = 8
+        max_atoms = 160
+        [model]
+        width = 192
+        layers = 4
+        heads = 6
+        rbf = 32
+        [checkpoint]
+        every = 0
+        [run]
+        steps = 100000
+        eval_every = 100000
+        threads = 1
+        device = "cpu"
+    """
+    return parse_config(text, "benchmark")
+
+
+def sample(folder: Path, n: int) -> Path:
+    """The embedded sample as a data set."""
+    for arguments in (
+        ["sample", "--out", str(folder / "sample"), "--n", str(n)],
+        ["ingest", str(folder / "sample"), "--out", str(folder / "parts"), "--workers", "1"],
+        ["shard", str(folder / "parts"), "--out", str(folder / "shards")],
+    ):
+        if holoshard(arguments):
+            raise SystemExit(f"holoshard {arguments[0]} failed")
+    return folder / "shards"
+
+
+def cpu(work: Callable[[], object]) -> float:
+    """CPU seconds of one call."""
+    begin = time.process_time()
+    work()
+    return time.process_time() - begin
+
+
+class Steps:
+    """Steps of the Trainer, and bare ones, on the same batches."""
+
+    def __init__(self, config: TrainConfig, folder: Path) -> None:
+        self.world = start(config)
+        self.trainer = Trainer(config, folder, self.world)
+        self.trainer.prepare_folder()
+        self.trainer.record = Record(folder, self.world.is_first)
+        self.batches = self.trainer.batches()
+        self.model = AffinityTransformer(config.model)
+        self.optimizer = make_optimizer(self.model, OptimizerConfig())
+
+    def ours(self, batch: Tensors) -> None:
+        """All that the Trainer does in a step but read the batch."""
+        weight, _ = self.trainer.agree(batch, False)
+        self.trainer.step(batch, weight)
+        if self.trainer.at.step % 10 == 0:
+            self.trainer.write_metrics()
+
+    def bare(self, batch: Tensors) -> None:
+        """Forward, backward and optimizer, and nothing else."""
+        labels = batch["pk"], batch["pk_relation"], batch["weight"]
+        loss = affinity_loss(self.model(batch), *labels, self.trainer.config.loss)
+        (loss / batch["weight"].sum()).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+def over_bare_loop(config: TrainConfig, folder: Path, n: int) -> tuple[float, float]:
+    """The ratio, and the bare step's seconds."""
+    steps = Steps(config, folder)
+    ours, bare = [], []
+    for i in range(n + WARMUP):
+        batch = next(steps.batches)
+        order = [(ours, steps.ours), (bare, steps.bare)]
+        for times, step in order if i % 2 else order[::-1]:
+            times.append(cpu(lambda step=step, batch=batch: step(batch)))  # type: ignore[misc]
+    ratios = [a / b for a, b in zip(ours[WARMUP:], bare[WARMUP:], strict=True)]
+    return statistics.median(ratios), statistics.median(bare[WARMUP:])
+
+
+def worker(config: TrainConfig, folder: Path, n: int) -> None:
+    """One process of two: prints the CPU seconds of its median step."""
+    steps = Steps(config, folder)
+    times = []
+    for _ in range(n + WARMUP):
+        batch = next(steps.batches)
+        times.append(cpu(lambda batch=batch: steps.ours(batch)))  # type: ignore[misc]
+    print(f"step {statistics.median(times[WARMUP:])}", flush=True)
+    stop()
+
+
+def two_processes(data: Path, folder: Path, n: int) -> float:
+    """CPU seconds of a step of two FSDP2 processes together."""
+    port = str(free_port())
+    command = [sys.executable, __file__, "--data", str(data), "--worker", str(folder), "--steps", str(n)]
+    world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    processes = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
+                         env={**os.environ, **world, **loopback(), "RANK": str(r), "LOCAL_RANK": str(r)})
+        for r in range(2)
+    ]  # fmt: skip
+    outputs = [process.communicate()[0] for process in processes]
+    return sum(
+        float(line.split()[1]) for out in outputs for line in out.splitlines() if line.startswith("step ")
+    )
+
+
+def of_matmul_peak(batch: Tensors, n: int) -> float:
+    """Share of the speed of a matrix product that forward and backward reach at 512 channels."""
+    config = ModelConfig(width=512, layers=4, heads=8, rbf=32)
+    model = AffinityTransformer(config)
+    piece = {name: value[:4] for name, value in batch.items()}
+    rows, atoms = piece["atom_mask"].shape  # padding is computed too
+    flops = training_flops(config, rows * atoms, rows * atoms * atoms)
+    a = torch.randn(1024, 1024)
+    shares = []
+    for i in range(n + 1):
+        product = min(cpu(lambda: a @ a) for _ in range(4))
+        seconds = cpu(lambda: model(piece).sum().backward())
+        if i:
+            shares.append(flops / seconds / (2 * 1024**3 / product))
+    return statistics.median(shares)
+
+
+def checkpointing(config: TrainConfig, batch: Tensors, n: int) -> tuple[float, float]:
+    """Share of the peak memory that recomputing every second layer saves, and its time over that without."""
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    world = start(config)
+    peak, seconds = {}, {}
+    models = {}
+    for mode in ("none", "layers"):
+        parallel = ParallelConfig(checkpointing=mode)  # type: ignore[arg-type]
+        models[mode] = build_model(replace(config, parallel=parallel), world, 6.0, 1.0)
+        tracker = MemTracker()
+        tracker.track_external(models[mode])
+        with tracker:
+            models[mode](batch).sum().backward()
+        snapshot = tracker.get_tracker_snapshot("peak")
+        peak[mode] = sum(device["Total"] for device in snapshot.values())
+        seconds[mode] = list[float]()
+    for _ in range(n):
+        for mode, model in models.items():
+            seconds[mode].append(cpu(lambda model=model: model(batch).sum().backward()))  # type: ignore[misc]
+    ratios = [a / b for a, b in zip(seconds["layers"], seconds["none"], strict=True)]
+    return 1 - peak["layers"] / peak["none"], statistics.median(ratios)
+
+
+def measure(data: Path, folder: Path, n: int) -> dict[str, Any]:
+    """All figures."""
+    config = configuration(data)
+    found: dict[str, Any] = {}
+    found["over_bare_loop"], bare = over_bare_loop(config, folder / "one", n)
+    found["fsdp2_over_bare"] = two_processes(data, folder / "two", n) / bare
+    trainer = Trainer(config, folder / "epoch", start(config))
+    batches = [batch for _, batch in zip(range(trainer.steps_per_epoch), trainer.batches(), strict=False)]
+    found["of_matmul_peak"] = of_matmul_peak(batches[0], max(3, n // 4))
+    deep = replace(config, model=replace(config.model, layers=8))
+    found["checkpoint_memory_saved"], found["checkpoint_time"] = checkpointing(
+        deep, batches[0], max(3, n // 4)
+    )
+    real = sum(int(batch["atom_mask"].sum()) for batch in batches)
+    found["padding"] = sum(batch["atom_mask"].numel() for batch in batches) / real
+    short = replace(config, run=replace(config.run, steps=n + 10, log_every=5))
+    Trainer(short, folder / "run", start(short)).run()
+    lines = [m for m in read_record(folder / "run") if "data_wait" in m][1:]
+    found["data_wait"] = sum(m["data_wait"] for m in lines) / sum(m["seconds"] for m in lines)
+    return {name: round(value, 4) for name, value in found.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--steps", type=int, default=0, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.worker:
+        worker(configuration(arguments.data), arguments.worker, arguments.steps)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        data = arguments.data or sample(Path(folder), 64 if arguments.quick else 512)
+        found = measure(data, Path(folder), 8 if arguments.quick else 40)
+    for name, value in found.items():
+        print(f"{name:<24} {value:.3f}")
+    if arguments.json:
+        print(json.dumps(found, sort_keys=True))
+
+
+if __name__ == "__main__":
+    main()
