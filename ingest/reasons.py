@@ -61,6 +61,7 @@ REPAIRS: Final = MappingProxyType({
     "delocalised_group": "a carboxylate, guanidinium or phosphate drawn with double bonds only got one form",
     "fragments_dropped": "counter-ions or solvent beside the ligand in its file were left out",
     "atoms_missing": "the residue lacks heavy atoms of its dictionary entry",
+    "doubled_atoms": "of two atoms of one name in a residue, the one nearest to its other atoms was kept",
     "ligand_copy_removed": "the structure file held the ligand, too; that copy was left out of the pocket",
     "no_sanitisation": "aromaticity could be perceived only without a full valence check",
 })  # fmt: skip

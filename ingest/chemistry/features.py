@@ -45,6 +45,7 @@ class PocketAtoms:
         ring, chirality, backbone
     bond_atoms : int64 (m, 2), rows of this pocket, first < second, sorted
     bonds : key of ``FIELDS`` -> array (m,): order, conjugated, ring, stereo
+    n_doubled : atoms left out because their residue has another of the same name
     """
 
     rows: NDArray[np.int64]
@@ -53,6 +54,7 @@ class PocketAtoms:
     columns: dict[str, NDArray[Any]]
     bond_atoms: NDArray[np.int64]
     bonds: dict[str, NDArray[np.uint8]]
+    n_doubled: int = 0
 
 
 def ragged(start: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -79,8 +81,11 @@ def pocket_atoms(receptor: Receptor, residues: NDArray[np.int64], hydrogens: boo
     rows, residue = every[heavy], local[heavy]
     template = receptor.template[residues]
     found = _found(receptor, residues, rows, residue)
+    spare = _doubles(s.position[rows], residue, found)
+    if len(spare):
+        rows, residue, found = (np.delete(column, spare) for column in (rows, residue, found))
     known = found >= 0
-    table = np.where(known[:, None], LIBRARY.atoms[found], 0)
+    table = LIBRARY.atoms[found]
     columns: dict[str, NDArray[Any]] = {k: table[:, i].copy() for i, k in enumerate(ATOM_FEATURES)}
     columns["charge"] = columns["charge"].view(np.int8)
     columns["element"] = s.element[rows]
@@ -104,8 +109,8 @@ def pocket_atoms(receptor: Receptor, residues: NDArray[np.int64], hydrogens: boo
     usual = columns["hydrogens"]  # templates do not know of bonds beyond the chain: SG of a disulfide, say
     usual[more.beyond] -= usual[more.beyond] > 0
     atoms, features = _sorted_bonds(atoms, features)
-    found_ = PocketAtoms(rows, residues, residue, columns, atoms, _named(features))
-    if len(every) == len(rows):
+    found_ = PocketAtoms(rows, residues, residue, columns, atoms, _named(features), len(spare))
+    if heavy.all():
         return found_
     drawn, owners = every[~heavy], local[~heavy]
     parents = _parents(s.position, drawn, owners, rows, residue)
@@ -139,6 +144,23 @@ def _found(
     long = np.bincount(owner[np.einsum("ij,ij->i", gap, gap) > _LONGEST**2], minlength=len(residues))
     wrong |= small & (long > np.maximum(1, 0.1 * np.bincount(owner, minlength=len(residues))))
     return np.where(wrong[residue], -1, found)
+
+
+def _doubles(
+    position: NDArray[np.float64], residue: NDArray[np.int64], found: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Rows to leave out where a residue has two atoms of one name: all but the one nearest to the others."""
+    key = (residue << 32) | np.where(found >= 0, found, -1 - np.arange(len(found)))
+    order = np.argsort(key, kind="stable")
+    twice = np.flatnonzero(key[order[1:]] == key[order[:-1]])
+    spare: list[int] = []
+    for at in np.unique(key[order[twice]]).tolist():
+        same = np.flatnonzero(key == at)
+        others = np.flatnonzero((residue == residue[same[0]]) & (key != at))
+        gap = position[same][:, None] - position[others][None]
+        distance = (gap**2).sum(axis=2).min(axis=1, initial=np.inf)
+        spare += np.delete(same, int(distance.argmin())).tolist()
+    return np.array(sorted(spare), np.int64)
 
 
 def _slots(
@@ -221,8 +243,10 @@ def _bonds_between(receptor: Receptor, residues: NDArray[np.int64], rows: NDArra
     s = receptor.structure
     place = np.full(s.n_atoms, -1, np.int64)
     place[rows] = np.arange(len(rows))
-    near = np.union1d(residues, np.maximum(residues - 1, 0))
-    near = near[receptor.joined[near]]
+    touched = np.zeros(s.n_residues, bool)
+    touched[residues] = True
+    touched[np.maximum(residues - 1, 0)] = True
+    near = np.flatnonzero(touched & receptor.joined)
     chain = np.stack([receptor.carbonyl[near], receptor.amide[near + 1]], axis=1) if len(near) else _NONE
     links = _links(receptor)
     other = np.array(links + _disulfides(receptor, rows, links), np.int64).reshape(-1, 2)
@@ -389,7 +413,7 @@ def _with_hydrogens(
         back[np.concatenate([found.bond_atoms, new])], np.concatenate([features, plain])
     )
     owner = np.concatenate([found.residue, owners])[order]
-    return PocketAtoms(both[order], found.residues, owner, columns, atoms, _named(features))
+    return PocketAtoms(both[order], found.residues, owner, columns, atoms, _named(features), found.n_doubled)
 
 
 def _sorted_bonds(

@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..read.structure import ENTITIES, Structure
-from .names import WATER_MODELS
-from .templates import LIBRARY, ROLE
+from .templates import LIBRARY, ROLE, ROLES
 
-_POLYMER: Final = np.array([ROLE["amino_acid"], ROLE["nucleotide"], ROLE["cap"]], np.uint8)
+_POLYMER: Final = np.array([name in ("amino_acid", "nucleotide", "cap") for name in ROLES])  # by role
 _BOND: Final = 2.0  # angstrom: C-N of a peptide bond is 1.33, O3'-P of a nucleic acid 1.61
 
 
@@ -106,7 +105,7 @@ def as_receptor(found: Structure) -> Receptor:
         same = found.residue_chain[here] == found.residue_chain[here + 1]
         gap = found.position[c[here]] - found.position[n[here + 1]]
         joined[here] = same & (np.einsum("ij,ij->i", gap, gap) < _BOND**2)
-    polymer = np.isin(role, _POLYMER)
+    polymer = _POLYMER[role]
     bonded = joined.copy()
     bonded[1:] |= joined[:-1]
     # A free amino acid is a ligand, a modified one written as HETATM is not; a chain of alpha carbons is one.
@@ -116,8 +115,8 @@ def as_receptor(found: Structure) -> Receptor:
 
 def _roles(found: Structure, template: NDArray[np.int64]) -> NDArray[np.uint8]:
     role = LIBRARY.role[template]
-    water = np.isin(found.residue_name, _WATER_MODELS)
-    for row in np.flatnonzero((role == 0) | water).tolist():
+    water = LIBRARY.water_model[template]
+    for row in np.flatnonzero((role == 0) | water).tolist():  # few, if any
         atoms = slice(int(found.residue_start[row]), int(found.residue_start[row + 1]))
         heavy = found.element[atoms] > 1
         names = set(found.name[atoms].tolist())
@@ -128,9 +127,6 @@ def _roles(found: Structure, template: NDArray[np.int64]) -> NDArray[np.uint8]:
             lone = heavy.sum() == 1 and found.element[atoms][heavy][0] != 6  # a lone carbon is a cut molecule
             role[row] = ROLE["amino_acid" if backbone else "ion" if lone else "small_molecule"]
     return role
-
-
-_WATER_MODELS: Final = np.array(sorted(WATER_MODELS), "S8")
 
 
 def _key(name: str) -> np.uint64:
@@ -148,7 +144,7 @@ def _link_atoms(found: Structure, role: NDArray[np.uint8]) -> tuple[NDArray[np.i
     pairs = [(forward, _C, False), (backward, _N, False)]
     if nucleic.any():
         pairs += [(forward, _O3, True), (backward, _P, True)]
-    chain = np.isin(role, _POLYMER)
+    chain = _POLYMER[role]
     for column, key, is_nucleic in pairs:
         atoms = np.flatnonzero(names == key)
         residues = found.residue[atoms]

@@ -18,7 +18,7 @@ from rdkit import Chem, rdBase
 from ...shards.complex import AMINO_ACIDS, BOND_ORDERS, CHIRALITIES, NUCLEOTIDES, RESIDUE_TYPES
 from ..read.components import Component, component
 from .molecule import Posed, to_ligand
-from .names import ALIASES, ATOM_ALIASES, CAPS, STATES, USUAL, WATERS
+from .names import ALIASES, ATOM_ALIASES, CAPS, STATES, USUAL, WATER_MODELS, WATERS
 
 ROLES: Final = ("unknown", "amino_acid", "nucleotide", "cap", "water", "ion", "small_molecule", "saccharide")
 ROLE: Final = {name: code for code, name in enumerate(ROLES)}
@@ -265,9 +265,8 @@ class Library:
         found = self._look(names)
         if (found < 0).any():
             for name in np.unique(names[found < 0]).tolist():
-                text = int(name).to_bytes(8, "little").rstrip(b"\0").decode("latin-1")
                 self._names.append(name)
-                self.templates.append(make_template(text))
+                self.templates.append(make_template(_text(name)))
             self._pack()
             found = self._look(names)
         return found
@@ -292,12 +291,14 @@ class Library:
         self._order = np.argsort(names)
         self._sorted = names[self._order]
         self.role = np.array([t.role for t in known], np.uint8)
+        self.water_model = np.array([_text(name) in WATER_MODELS for name in self._names], bool)
         self.type = np.array([t.type for t in known], np.uint8)
         self.letter = np.array([t.letter.encode() for t in known], "S1")
         self.atom_start = _starts([len(t.names) for t in known])
         self.bond_start = _starts([len(t.bonds) for t in known])
         self.centre_start = _starts([len(t.centres) for t in known])
-        self.atoms = np.concatenate([t.atoms for t in known] or [np.zeros((0, 7), np.uint8)])
+        nobody = np.zeros((1, len(ATOM_FEATURES)), np.uint8)  # the last row, for atoms that are not found
+        self.atoms = np.concatenate([*(t.atoms for t in known), nobody])
         self.bonds = np.concatenate([t.bonds for t in known] or [np.zeros((0, 2), np.int64)])
         self.bond_features = np.concatenate([t.bond_features for t in known] or [np.zeros((0, 4), np.uint8)])
         self.centres = np.concatenate([t.centres for t in known] or [np.zeros((0, 4), np.int64)])
@@ -313,6 +314,10 @@ class Library:
         order = np.argsort(keys)
         self._keys = keys[order]
         self._atom_row = np.array(list(pairs.values()), np.int64)[order]
+
+
+def _text(name: int) -> str:
+    return int(name).to_bytes(8, "little").rstrip(b"\0").decode("latin-1")
 
 
 def _starts(sizes: list[int]) -> NDArray[np.int64]:

@@ -164,10 +164,10 @@ def _residues(rows: NDArray[np.uint8]) -> dict[str, Any] | None:
     first = np.flatnonzero(new)
     some = rows[first]
     numbers = _integers(some[:, 22:26])
-    key = np.sort(head[first] * np.uint64(0x9E3779B97F4A7C15) + (tail[first] >> np.uint64(40)))
-    if (
-        numbers is None or (key[1:] == key[:-1]).any()
-    ):  # equal keys: atoms apart (or, once in ages, a collision)
+    key = head[first] * np.uint64(0x9E3779B97F4A7C15) + (tail[first] >> np.uint64(40))
+    order = np.argsort(key)
+    again = order[1:][key[order[1:]] == key[order[:-1]]]  # residues met before, or once in ages a collision
+    if numbers is None or (len(again) and _parts_of_one(rows, first, key, again)):
         return None
     insertion = some[:, 26].copy()
     insertion[insertion == 32] = 0
@@ -180,6 +180,21 @@ def _residues(rows: NDArray[np.uint8]) -> dict[str, Any] | None:
         "residue_number": numbers,
         "residue_insertion": insertion,
     }
+
+
+def _parts_of_one(
+    rows: NDArray[np.uint8], first: NDArray[np.int64], key: NDArray[np.uint64], again: NDArray[np.int64]
+) -> bool:
+    """True if a residue lies in several parts of the file; False if these are several residues of one name
+    and number, each with the same atoms, as where a program left out the chains.
+    """
+    stop = np.append(first[1:], len(rows))
+    for later in again.tolist():
+        parts = [slice(int(first[k]), int(stop[k])) for k in np.flatnonzero(key == key[later]).tolist()]
+        names = [set(map(bytes, rows[p, 12:17])) for p in parts]  # with their alternate letters
+        if any(rows[p, 16].max() > 32 for p in parts) or not set.intersection(*names):
+            return True
+    return False
 
 
 def _integers(text: NDArray[np.uint8]) -> NDArray[np.int32] | None:

@@ -8,14 +8,15 @@ from holoshard.ingest.read.components import component
 
 
 def atom_line(
-    name: str, residue: str, chain: str, number: int, xyz, element: str, *, het=False, altloc=" ", occupancy=1.0,
-    insertion=" ", b_factor=20.0, serial=1, charge="  ",
+    name: str, residue: str, chain: str, number: int, xyz, element: str, *, het=False, altloc=" ",
+    occupancy=1.0, insertion=" ", b_factor=20.0, serial=1, charge="  ",
 ) -> str:  # fmt: skip
     """One line of eighty columns."""
     padded = name if len(name) == 4 or len(element) == 2 else f" {name}"
     x, y, z = xyz
     return (
-        f"{'HETATM' if het else 'ATOM':<6}{serial:>5} {padded:<4}{altloc}{residue:>3} {chain}{number:>4}{insertion}   "
+        f"{'HETATM' if het else 'ATOM':<6}{serial:>5} {padded:<4}{altloc}{residue:>3} {chain}{number:>4}"
+        f"{insertion}   "
         f"{x:8.3f}{y:8.3f}{z:8.3f}{occupancy:6.2f}{b_factor:6.2f}          {element.upper():>2}{charge}\n"
     )
 
@@ -37,7 +38,8 @@ SYMBOLS = {
 
 
 def residue_lines(
-    name: str, chain: str, number: int, shift=(0.0, 0.0, 0.0), *, het=False, hydrogens=False, skip=(), mirror=False
+    name: str, chain: str, number: int, shift=(0.0, 0.0, 0.0), *, het=False, hydrogens=False, skip=(),
+    mirror=False,
 ) -> str:  # fmt: skip
     """A component at its ideal coordinates, shifted; leaving atoms of amino acids left out."""
     entry = component(name)

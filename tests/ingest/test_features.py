@@ -222,7 +222,7 @@ def test_a_stated_charge_comes_before_the_template():
 @pytest.mark.parametrize("name", ["Q1Q", "ZZ9"])  # nobody, and another molecule with atoms C1, C2, C, N1, too
 def test_an_unknown_residue_gets_its_bonds_from_distances(name):
     text = residue_lines("BEN", "A", 1, het=True).replace("BEN", name)
-    atoms, names = features(text)
+    atoms, _names = features(text)
     known, _ = features(residue_lines("BEN", "A", 1, het=True))
     assert atoms.bond_atoms.tolist() == known.bond_atoms.tolist()
     assert (atoms.bonds["order"] == 0).all()
@@ -276,7 +276,8 @@ def test_features_agree_with_rdkit_on_a_whole_protein(shared):
         partner[k] = atom.GetIdx()
         theirs = {
             "element": atom.GetAtomicNum(), "charge": atom.GetFormalCharge(), "degree": atom.GetDegree(),
-            "hydrogens": atom.GetTotalNumHs(), "aromatic": int(atom.GetIsAromatic()), "ring": int(atom.IsInRing()),
+            "hydrogens": atom.GetTotalNumHs(), "aromatic": int(atom.GetIsAromatic()),
+            "ring": int(atom.IsInRing()),
             "hybridisation": HYBRIDISATIONS.index(spell[str(atom.GetHybridization())]),
             "chirality": CHIRALITIES.index(atom.GetProp("_CIPCode") if atom.HasProp("_CIPCode") else "none"),
         }  # fmt: skip
@@ -298,7 +299,8 @@ def test_features_agree_with_rdkit_on_a_whole_protein(shared):
     known = set(partner.values())
     kinds = {"SINGLE": "single", "DOUBLE": "double", "AROMATIC": "aromatic"}
     expected = {
-        frozenset((b.GetBeginAtomIdx(), b.GetEndAtomIdx())): kinds[str(b.GetBondType())] for b in mol.GetBonds()
+        frozenset((b.GetBeginAtomIdx(), b.GetEndAtomIdx())): kinds[str(b.GetBondType())]
+        for b in mol.GetBonds()
         if {b.GetBeginAtomIdx(), b.GetEndAtomIdx()} <= known
     }  # fmt: skip
     assert {pair: BOND_ORDERS[o] for pair, o in bonds.items()} == expected
@@ -310,3 +312,25 @@ def test_the_library_grows_without_changing_its_answers():
     LIBRARY.rows(np.array([b"A1D51", b"ZZZZ8"], "S8").view(np.uint64))
     assert LIBRARY.rows(names).tolist() == before
     assert SYMBOLS[6] == "C"
+
+
+def test_of_two_atoms_of_one_name_the_one_that_fits_is_kept():
+    lines = residue_lines("LEU", "A", 1).splitlines(keepends=True)
+    cd1 = next(line for line in lines if " CD1 " in line)
+    stray = cd1[:30] + f"{20.0:8.3f}" + cd1[38:]
+    clean, _ = features("".join(lines))
+    for text in ("".join([stray, *lines]), "".join([*lines, stray])):
+        atoms, names = features(text)
+        assert names.count("LEU:CD1") == 1
+        assert atoms.n_doubled == 1
+        assert of(atoms, names, "LEU:CD1", "degree") == 1
+        assert len(atoms.bond_atoms) == len(clean.bond_atoms)
+
+
+def test_residues_of_one_number_in_a_file_without_chains_stay_two():
+    one = residue_lines("SER", " ", 5)
+    text = one + residue_lines("GLY", " ", 6, (9, 0, 0)) + residue_lines("SER", " ", 5, (25, 0, 0))
+    found = receptor(text)
+    assert found.structure.residue_name.tolist() == [b"SER", b"GLY", b"SER"]
+    atoms = pocket_atoms(found, np.arange(3))
+    assert atoms.n_doubled == 0

@@ -1,0 +1,213 @@
+"""Ingest on real files, in one process: CPU time against two yardsticks, and the share of each step.
+
+The complexes are one for each protein of the shared pack, so that nothing is remembered from one to the
+next; files are read and unpacked beforehand, and all contenders get the same bytes.
+
+vs_biopython      times the time of :func:`straightforward`: Biopython, RDKit, and a pocket by NumPy
+vs_parse_floor    times the bare reading of both files by gemmi and RDKit, with nothing done to them: at
+                  least 1, the less the better
+two_workers       speed of two processes over one (with two free cores)
+
+    HOLOSHARD_SHARED=... python benchmarks/ingest.py [--quick] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import math
+import multiprocessing
+import os
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import gemmi
+import numpy as np
+from Bio.PDB import PDBParser
+from rdkit import Chem, rdBase
+from rdkit.Chem.Scaffolds import MurckoScaffold
+
+from holoshard.ingest import pipeline
+from holoshard.ingest.chemistry import molecule
+from holoshard.ingest.item import Item, Label, Locator, Rejection
+from holoshard.ingest.pipeline import IngestOptions, Trace, clear_caches, process
+from holoshard.ingest.read.archive import load
+from holoshard.ingest.read.molblock import split_records
+
+OPTIONS = IngestOptions()
+QUICK = 40
+
+
+def items(root: Path) -> list[Item]:
+    """The first complex of each protein of the pack that comes as PDB, its ligand in a file of its own."""
+    found: dict[str, Item] = {}
+    with (root / "complexes.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            path = row["protein_path"]
+            if path in found or path == row["ligand_path"] or ".cif" in path:
+                continue
+            label = Label(row["affinity_type"], row["relation"], row["value"], row["unit"])
+            ligand = Locator(root / row["ligand_path"])
+            found[path] = Item(
+                row["id"], Locator(root / path), ligand, int(row["ligand_record"] or 0), labels=(label,)
+            )
+    return list(found.values())
+
+
+def straightforward(protein: bytes, ligand: bytes) -> dict[str, Any]:
+    """What one would write first: the same pocket, the same features, atom by atom."""
+    mol = Chem.MolFromMolBlock(ligand.decode("latin-1"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = next(iter(PDBParser(QUIET=True).get_structure("x", io.StringIO(protein.decode("latin-1")))))
+    ligand_xyz = mol.GetConformer().GetPositions()
+    kept = []
+    for residue in model.get_residues():
+        atoms = [a for a in residue if a.element not in ("H", "D")]
+        if residue.resname in ("HOH", "WAT", "DOD") or not atoms:
+            continue
+        xyz = np.array([a.coord for a in atoms], float)
+        if np.linalg.norm(xyz[:, None] - ligand_xyz[None], axis=2).min() <= OPTIONS.pocket:
+            kept.append(residue)
+    block = io.StringIO()
+    for k, residue in enumerate(kept):
+        for atom in residue:
+            if atom.element in ("H", "D"):
+                continue
+            x, y, z = atom.coord
+            block.write(f"ATOM  {1:5d} {atom.fullname:<4s} {residue.resname:>3s} {'A'}{k % 9999:4d}    "
+                        f"{x:8.3f}{y:8.3f}{z:8.3f}  1.00  0.00          {atom.element:>2s}\n")  # fmt: skip
+    pocket = Chem.MolFromPDBBlock(block.getvalue(), sanitize=False)
+    Chem.SanitizeMol(pocket, catchErrors=True)
+    features = [
+        (a.GetAtomicNum(), a.GetFormalCharge(), str(a.GetHybridization()), a.GetDegree(), a.GetTotalNumHs(),
+         a.GetIsAromatic(), a.IsInRing())
+        for m in (mol, pocket) for a in m.GetAtoms()
+    ]  # fmt: skip
+    bonds = [
+        (b.GetBeginAtomIdx(), b.GetEndAtomIdx(), str(b.GetBondType()), b.GetIsConjugated(), b.IsInRing())
+        for m in (mol, pocket) for b in m.GetBonds()
+    ]  # fmt: skip
+    return {
+        "features": features, "bonds": bonds, "smiles": Chem.MolToSmiles(mol),
+        "key": Chem.MolToInchiKey(mol), "scaffold": MurckoScaffold.MurckoScaffoldSmiles(mol=mol),
+    }  # fmt: skip
+
+
+def floor(protein: bytes, ligand: bytes) -> None:
+    """Both files read and nothing done with them."""
+    gemmi.read_pdb_string(protein)
+    Chem.MolFromMolBlock(ligand.decode("latin-1"))
+
+
+class Contents:
+    """The files of the items, in memory: ``load`` for the pipeline without the disk."""
+
+    def __init__(self, chosen: list[Item]) -> None:
+        self.data = {at: load(at) for i in chosen for at in (i.structure, i.ligand) if at is not None}
+        self.pairs = []
+        for item in chosen:
+            assert item.ligand is not None
+            start, stop = split_records(self.data[item.ligand])[item.record]
+            self.pairs.append((self.data[item.structure], self.data[item.ligand][start:stop]))
+
+    def load(self, locator: Locator) -> bytes:
+        return self.data[locator]
+
+
+def ours(item: Item, trace: Trace | None = None) -> None:
+    clear_caches()
+    molecule._IDENTITIES.clear()  # InChIKeys and scaffolds of compounds met before
+    found = process(item, OPTIONS, trace)
+    if isinstance(found, Rejection):
+        raise SystemExit(f"{item.id}: {found.reason}: {found.message}")
+
+
+def least(rounds: int, jobs: list[Callable[[], None]]) -> list[float]:
+    """CPU seconds of each job, the least of some rounds; jobs take turns, so that noise strikes all alike."""
+    best = [math.inf] * len(jobs)
+    for _ in range(rounds):
+        for k, job in enumerate(jobs):
+            start = time.process_time()
+            job()
+            best[k] = min(best[k], time.process_time() - start)
+    return best
+
+
+def work(chosen: list[Item]) -> None:
+    for item in chosen:
+        ours(item)
+
+
+def two_workers(chosen: list[Item]) -> float:
+    """Wall time of one process over that of two, each after its own warm-up."""
+    context = multiprocessing.get_context("fork")
+    seconds = {}
+    for n in (1, 2):
+        with context.Pool(n) as pool:
+            pool.map(work, [chosen[:8]] * n, chunksize=1)
+            start = time.perf_counter()
+            pool.map(work, [chosen[k::n] for k in range(n)] * 2, chunksize=1)
+            seconds[n] = time.perf_counter() - start
+    return seconds[1] / seconds[2]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK} complexes, under a minute")
+    parser.add_argument("--json", action="store_true", help="a last line of JSON")
+    parser.add_argument(
+        "--shared", type=Path, default=os.environ.get("HOLOSHARD_SHARED"), help="the shared pack"
+    )
+    given = parser.parse_args()
+    if given.shared is None:
+        parser.error("set HOLOSHARD_SHARED or --shared to the folder of the shared data")
+    rdBase.DisableLog("rdApp.*")
+    chosen = items(Path(given.shared) / "data/real")
+    if given.quick:
+        chosen = chosen[:: max(len(chosen) // QUICK, 1)][:QUICK]
+    contents = Contents(chosen)
+    pipeline.load = contents.load  # type: ignore[assignment]
+    work(chosen)  # the dictionary and the templates are made once a process
+    rounds = 3 if given.quick else 5
+    n = len(chosen)
+    cpu: Counter[str] = Counter()
+    steps: Counter[str] = Counter()
+    for item, pair in zip(chosen, contents.pairs, strict=True):
+        mine, bare, naive = least(
+            rounds, [lambda i=item: ours(i), lambda p=pair: floor(*p), lambda p=pair: straightforward(*p)]
+        )
+        cpu.update({"holoshard": mine, "floor": bare, "biopython": naive})
+        trace = Trace()
+        ours(item, trace)
+        steps.update(trace.seconds)
+    ratios = {
+        "vs_biopython": cpu["biopython"] / cpu["holoshard"],
+        "vs_parse_floor": cpu["holoshard"] / cpu["floor"],
+        "two_workers": two_workers(chosen),
+    }
+    size = np.mean([len(p) for p, _ in contents.pairs]) / 1000
+    print(f"{n} complexes, proteins of {size:.0f} kB, one process")
+    for name, seconds in cpu.items():
+        print(f"  {name:<12}{seconds / n * 1000:8.2f} ms a complex {n / seconds:8.0f} complexes/s")
+    whole = sum(steps.values())
+    print("  steps: " + ", ".join(f"{k} {v / whole:.0%}" for k, v in steps.most_common()))
+    print("  " + ", ".join(f"{k} {v:.2f}" for k, v in ratios.items()))
+    if given.json:
+        named = {k: round(v, 3) for k, v in ratios.items()}
+        share = {k: round(v / whole, 4) for k, v in steps.items()}
+        print(json.dumps({**named, "complexes_per_second": round(n / cpu["holoshard"], 1), "steps": share}))
+
+
+if __name__ == "__main__":
+    main()
