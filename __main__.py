@@ -8,7 +8,7 @@ import sys
 import traceback
 from typing import Any
 
-from .shards.errors import HoloshardError, MissingExtraError, UsageError
+from .shards.errors import MissingExtraError, UsageError
 
 COMMANDS = {
     "sample": "holoshard.ingest.cli:sample",
@@ -20,6 +20,7 @@ COMMANDS = {
     "verify": "holoshard.shards.cli:verify",
     "leakage": "holoshard.shards.cli:leakage",
     "export": "holoshard.shards.cli:export",
+    "cache": "holoshard.cache.cli:app",
     "train": "holoshard.train.cli:train",
     "eval": "holoshard.train.cli:evaluate",
     "predict": "holoshard.train.cli:predict",
@@ -31,7 +32,7 @@ EXTRAS = {
     "cyclopts": "cli", "rich": "cli", "zarr": "zarr", "google_crc32c": "zarr",
     "gemmi": "ingest", "rdkit": "ingest", "biotite": "ingest", "isal": "ingest", "dask": "ingest",
     "distributed": "ingest", "polars": "ingest", "torch": "train", "safetensors": "train",
-    "tensorboard": "train", "matplotlib": "report", "scipy": "report",
+    "tensorboard": "train", "joblib": "cache", "matplotlib": "report", "scipy": "report",
 }  # fmt: skip
 
 
@@ -77,7 +78,9 @@ def main(arguments: list[str] | None = None) -> int:
     code, result = 0, None
     try:
         result = run(arguments)
-    except HoloshardError as error:
+    except Exception as error:
+        if not hasattr(error, "exit_code"):  # not one of ours; the cache has errors of its own
+            raise
         code, result = error.exit_code, {"error": str(error)}
         print(f"holoshard: {error}", file=sys.stderr)
         if "--debug" in arguments:

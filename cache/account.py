@@ -191,6 +191,10 @@ class Account:
         """Folders of data sets."""
         return [self.folder / name for name in os.listdir(self.folder) if DATASET.fullmatch(name)]
 
+    def in_use(self, dataset: str) -> bool:
+        """Whether a process uses a data set."""
+        return self.locks.busy(dataset_lock(dataset))
+
     def clear(self, dataset: str | None = None) -> int:
         """Drop every block of a data set, or of all; how many."""
         count = 0

@@ -300,6 +300,15 @@ def whole(data: bytes, length: int) -> bool:
     return bool(magic == BLOCK_MAGIC and told == length and crc == crc32(memoryview(data)[HEADER.size :]))
 
 
+def check_file(path: Path) -> bool:
+    """Whether a block's file is whole."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return False
+    return whole(data, len(data) - HEADER.size)
+
+
 def write_block(path: Path, data: Data) -> None:
     """Fill the file that was made for it."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)

@@ -1,0 +1,233 @@
+"""The commands of this room: cache stat, warm, verify, clear, advise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from .account import FILLING
+from .advise import advise as advice_on
+from .disk import DiskTier, check_file, dataset_folder
+from .errors import SettingError
+from .extents import read_extents
+from .tier import format_size, parse_size
+from .tiered import open_cache, parse_tier
+from .warm import warm as fill
+
+HELP = """Look after the caches that stand between a slow file system and a reader.
+
+Examples::
+    holoshard cache advise data/shards --tiers /local/nvme:256GiB --nodes 16
+
+    holoshard cache warm data/shards --tiers /local/nvme:256GiB
+
+    holoshard cache stat /local/nvme
+
+Every command takes --json (print one JSON object as the last line) and --debug (show the traceback of an
+error).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How a command reports.
+
+    Parameters
+    ----------
+    json
+        Print one JSON object as the last line of standard output.
+    debug
+        Show the traceback of an error.
+    """
+
+    json: bool = False
+    debug: bool = False
+
+
+app = App(name="cache", help=HELP, help_format="plaintext", result_action="return_value")
+OUTPUT = Output()
+Out = Annotated[Output, Parameter(name="*")]
+Tiers = Annotated[list[str], Parameter(negative=(), consume_multiple=True)]
+
+
+@app.command
+def stat(folder: Path, *, output: Out = OUTPUT) -> dict[str, Any]:
+    """Say what a folder's cache holds.
+
+    Examples::
+        holoshard cache stat /local/nvme
+
+    Parameters
+    ----------
+    folder
+        The folder of a tier, as the configuration names it.
+    """
+    tier = _tier(folder)
+    account = tier.account()
+    if account is None:
+        raise SettingError(f"{folder}: its cache cannot be opened; see the warning above")
+    datasets = {}
+    for path in account.datasets():
+        sizes = [block.stat().st_size for block in account.blocks(path.name)]
+        datasets[path.name] = {"blocks": len(sizes), "bytes": sum(sizes), "in_use": account.in_use(path.name)}
+    filling = [f.name for f in (account.folder / "fill").iterdir() if FILLING.fullmatch(f.name)]
+    used = account.used()
+    tier.close()
+    what = f"{format_size(used)} in {len(datasets)} data sets, {len(filling)} blocks being written"
+    print(f"{account.folder}: {what}")
+    for name, told in datasets.items():
+        print(f"  {name}  {told['blocks']} blocks, {format_size(told['bytes'])}{', in use' * told['in_use']}")
+    return {"used_bytes": used, "datasets": datasets, "filling": len(filling)}
+
+
+@app.command
+def warm(
+    data: Path, *, tiers: Tiers, split: str | None = None, threads: int = 4, output: Out = OUTPUT
+) -> dict[str, Any]:
+    """Read a data set into the folders of a cache before it is needed, in large reads.
+
+    Examples::
+        holoshard cache warm data/shards --tiers /local/nvme:256GiB --split train
+
+    Parameters
+    ----------
+    data
+        Folder of a data set, or one shard file.
+    tiers
+        Tiers as the configuration names them, fastest first; those in memory are left out.
+    split
+        Only the shards of this split.
+    threads
+        Reads at the same time.
+    """
+    folders = [text for text in tiers if not text.startswith("memory:")]
+    if not folders:
+        raise SettingError("a tier in memory ends with its process; give the folder of a tier to warm")
+    cache = open_cache(folders, data)
+    assert cache.extents is not None
+    ranges = list(cache.extents.ranges(split))
+    if not ranges:
+        known = ", ".join(dict.fromkeys(cache.extents.splits.values()))
+        reason = (
+            f"it has the splits {known}" if known else "only HDF5 shards have blocks to read ahead of time"
+        )
+        raise SettingError(f"{data}: nothing to warm; {reason}")
+    counts = fill(cache, ranges, threads=threads)
+    cache.close()
+    told = f"{counts['read']} blocks read ({format_size(counts['read_bytes'])}), {counts['held']} were there"
+    print(f"{data}: {told}, {counts['refused']} found no room")
+    return dict(counts)
+
+
+@app.command
+def verify(folder: Path, *, output: Out = OUTPUT) -> dict[str, Any]:
+    """Check every block of a folder's cache and drop those that are damaged.
+
+    Examples::
+        holoshard cache verify /local/nvme
+
+    Parameters
+    ----------
+    folder
+        The folder of a tier.
+    """
+    tier = _tier(folder)
+    account = tier.account()
+    if account is None:
+        raise SettingError(f"{folder}: its cache cannot be opened; see the warning above")
+    good, damaged = 0, []
+    for path in account.blocks():
+        if check_file(path):
+            good += 1
+        elif path.exists():  # not one that left in the meantime
+            damaged.append(f"{path.parent.name}/{path.name}")
+            account.remove(path.parent.name, path.name)
+    tier.close()
+    print(f"{account.folder}: {good} blocks are whole, {len(damaged)} were damaged and dropped")
+    return {"whole": good, "damaged": damaged, "exit_code": int(bool(damaged))}
+
+
+@app.command
+def clear(folder: Path, *, data: Path | None = None, output: Out = OUTPUT) -> dict[str, Any]:
+    """Drop the blocks of a folder's cache, of one data set or of all.
+
+    Readers that use them go on; they fetch again.
+
+    Examples::
+        holoshard cache clear /local/nvme
+
+        holoshard cache clear /local/nvme --data data/shards
+
+    Parameters
+    ----------
+    folder
+        The folder of a tier.
+    data
+        Only the blocks of this data set.
+    """
+    tier = _tier(folder)
+    account = tier.account()
+    if account is None:
+        raise SettingError(f"{folder}: its cache cannot be opened; see the warning above")
+    before = account.used()
+    count = account.clear(dataset_folder(read_extents(data).dataset) if data is not None else None)
+    freed = before - account.used()
+    tier.close()
+    print(f"{account.folder}: {count} blocks dropped, {format_size(freed)} free again")
+    return {"dropped": count, "freed_bytes": freed}
+
+
+@app.command
+def advise(
+    data: Path | None = None,
+    *,
+    tiers: Tiers,
+    size: str | None = None,
+    nodes: int = 1,
+    split: str | None = None,
+    zipf: float = 0.0,
+    output: Out = OUTPUT,
+) -> dict[str, Any]:
+    """Say which share of reads a cache will answer, for each policy and shuffle, and what to set.
+
+    Examples::
+        holoshard cache advise data/shards --tiers memory:16GiB /local/nvme:256GiB --nodes 16
+
+        holoshard cache advise --size 5TB --tiers /local/nvme:1TB --nodes 8 --zipf 0.8
+
+    Parameters
+    ----------
+    data
+        Folder of a data set.
+    tiers
+        Tiers of one node, fastest first.
+    size
+        Bytes of the data set, such as 5TB, instead of a folder.
+    nodes
+        Nodes that share an epoch.
+    split
+        The split that is read every epoch; all if not given.
+    zipf
+        Exponent of the weights of weighted sampling; 0 for uniform epochs.
+    """
+    if (data is None) == (size is None):
+        raise SettingError("give the folder of a data set, or its --size")
+    if data is not None:
+        n_bytes = sum(length for _, _, length in read_extents(data).ranges(split))
+    else:
+        n_bytes = parse_size(str(size))
+    found = advice_on(n_bytes, [parse_tier(text).capacity for text in tiers], nodes, zipf)
+    print("\n".join(found.text))
+    ratios = {f"{s}_{p}": ratio for (s, p), ratio in found.ratios.items()}
+    return {"data_bytes": n_bytes, "hit_ratio": ratios, "shuffle": found.shuffle, "policy": found.policy}
+
+
+def _tier(folder: Path) -> DiskTier:
+    """The tier of a folder, whatever its capacity."""
+    tier = DiskTier(folder, 1 << 62)
+    if not tier.root.is_dir():
+        raise SettingError(f"{folder} holds no cache of this user ({tier.root.name} is missing)")
+    return tier
