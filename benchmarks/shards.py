@@ -25,6 +25,7 @@ import numpy as np
 from peers import BATCH, PEERS, Rows, collate
 
 from holoshard.shards.format.block import Block, concatenate
+from holoshard.shards.format.codec import from_fixed
 from holoshard.shards.format.records import texts_of
 from holoshard.shards.make.writer import DatasetWriter
 from holoshard.shards.read.ahead import ReadAhead, stored_fields
@@ -74,8 +75,9 @@ def samples(dataset: Dataset) -> Iterator[dict[str, Any]]:
         block = reader.decode(b)
         for i in range(block.n_complexes):
             one = block.slice(i, i + 1)
+            columns = {**one.columns, "position": from_fixed(one.columns["position"], 1000)}
             axes = {k: one.fields[k].axis for k in DEFAULT_FIELDS}
-            yield {k: one.columns[k][0] if axes[k] == "complex" else one.columns[k] for k in DEFAULT_FIELDS}
+            yield {k: columns[k][0] if axes[k] == "complex" else columns[k] for k in DEFAULT_FIELDS}
 
 
 def drop(path: Path) -> None:
