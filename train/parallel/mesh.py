@@ -7,6 +7,7 @@ the configuration needs one.
 
 from __future__ import annotations
 
+import datetime
 import os
 from dataclasses import dataclass
 
@@ -115,7 +116,9 @@ def start(config: TrainConfig) -> World:
     if needs_group(config, size):
         backend = "nccl" if device.type == "cuda" else "gloo"
         if size > 1:
-            dist.init_process_group(backend)
+            # A peer that died while all met again would be waited for half an hour otherwise.
+            patience = datetime.timedelta(seconds=config.run.hang_seconds or 1800.0)
+            dist.init_process_group(backend, timeout=patience)
         else:  # alone, yet FSDP does the casting or offloading
             dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
         mesh = init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=AXES)

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from worlds import config, metrics, run_world, train
+
+# torchrun's shared rendezvous store sometimes leaves gloo hanging after a restart.
+SETTINGS = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "3",
+            "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_killed_and_restarted_by_torchrun_goes_on_bit_for_bit(shards, tmp_path, victim):
+    text = config(shards, run={"steps": 120}, checkpoint={"every": 10})
+    run_world(2, train, text, str(tmp_path / "straight"))
+    (tmp_path / "c.toml").write_text(text)
+    command = [sys.executable, *TORCHRUN, "-m", "holoshard", "train", str(tmp_path / "c.toml")]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen([*command, "--out", str(tmp_path / "run")], stdout=log, stderr=log,
+                                   env={**os.environ, **SETTINGS})  # fmt: skip
+        try:
+            deadline = time.monotonic() + 120
+            while not (tmp_path / "run" / "checkpoints" / "latest").is_file():
+                assert time.monotonic() < deadline, (tmp_path / "log").read_text()
+                time.sleep(0.05)
+            children = psutil.Process(process.pid).children(recursive=True)
+            ranks = [c for c in children if "holoshard" in " ".join(c.cmdline())]
+            ranks[victim].kill()
+            assert process.wait(150) == 0, (tmp_path / "log").read_text()
+        finally:
+            for child in (
+                psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+            ):
+                child.kill()
+            process.kill()
+            process.wait()
+    straight, broken = metrics(tmp_path / "straight"), metrics(tmp_path / "run")
+    assert "continuing" in (tmp_path / "log").read_text()
+    assert {s: m["loss"] for s, m in broken.items()} == {s: m["loss"] for s, m in straight.items()}
