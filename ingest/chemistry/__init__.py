@@ -1,1 +1,1 @@
-
+"""Which atoms count, what they are, what a label means."""

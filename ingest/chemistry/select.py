@@ -119,22 +119,26 @@ def ligand_sites(receptor: Receptor) -> list[NDArray[np.int64]]:
 
     Small molecules of at least five heavy atoms, with what is bonded to them by links of the file if that is
     no polymer; without any, chains of up to thirty residues beside a longer one. Never water, single atoms,
-    caps of chains, crystallisation artefacts, or sugars bonded to the protein.
+    caps of chains, crystallisation artefacts, sugars bonded to the protein, or residues of a chain that are
+    not amino acids (bonded by a peptide bond, C to N, that the file states): they belong to their chain.
     """
     s = receptor.structure
     heavy = np.bincount(s.residue[s.element > 1], minlength=s.n_residues)
     small = ~receptor.polymer & ~np.isin(receptor.role, (ROLE["water"], ROLE["ion"], ROLE["cap"]))
     groups = _linked(receptor, small)
-    sites = []
+    bonded = [link for link in s.links if link.kind in ("covalent", "unknown")]
+    sites, pieces = [], []
     for rows in groups:
         names = [n.decode("latin-1") for n in s.residue_name[rows].tolist()]
         if heavy[rows].sum() < _MIN_LIGAND or all(n in ARTEFACTS for n in names):
             continue
-        sugar = (receptor.role[rows] == ROLE["saccharide"]).all()
-        if sugar and any(_touches(receptor, link, rows) for link in s.links):
-            continue
-        sites.append(rows)
-    return sites or _short_chains(receptor)
+        sugar = bool((receptor.role[rows] == ROLE["saccharide"]).all())
+        links = [link for link in bonded if _touches(receptor, link, rows)]
+        if any({link.first.atom, link.second.atom} == {"C", "N"} for link in links):
+            pieces.append(rows)
+        elif not (sugar and links):
+            sites.append(rows)
+    return sites or _short_chains(receptor, pieces)
 
 
 def residues_of(s: Structure, link: Link) -> tuple[int, int]:
@@ -151,9 +155,9 @@ def residues_of(s: Structure, link: Link) -> tuple[int, int]:
 
 
 def _touches(receptor: Receptor, link: Link, rows: NDArray[np.int64]) -> bool:
-    """True if a covalent link bonds one of these residues to a polymer."""
+    """True if a link bonds one of these residues to a polymer."""
     a, b = residues_of(receptor.structure, link)
-    if link.kind not in ("covalent", "unknown") or a < 0 or b < 0:
+    if a < 0 or b < 0:
         return False
     return bool((a in rows and receptor.polymer[b]) or (b in rows and receptor.polymer[a]))
 
@@ -176,9 +180,10 @@ def _linked(receptor: Receptor, small: NDArray[np.bool_]) -> list[NDArray[np.int
     return sorted(unique.values(), key=lambda rows: int(rows[0]))
 
 
-def _short_chains(receptor: Receptor) -> list[NDArray[np.int64]]:
+def _short_chains(receptor: Receptor, pieces: list[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+    """Chains that may be the ligand, with the ``pieces`` of them that are no amino acids."""
     s = receptor.structure
-    rows = np.flatnonzero(receptor.polymer)
+    rows = np.sort(np.concatenate([np.flatnonzero(receptor.polymer), *pieces])).astype(np.int64)
     chains = s.residue_chain[rows]
     parts = [rows[chains == name] for name in dict.fromkeys(chains.tolist())]
     longest = max((len(p) for p in parts), default=0)

@@ -59,8 +59,8 @@ class Member:
 def load(locator: Locator) -> bytes:
     """The content of a file, unpacked.
 
-    Raises StructureError with ``file_missing``, ``file_unreadable``, ``empty_file``, ``unsafe_member`` or
-    ``too_large``.
+    Raises StructureError with ``file_missing``, ``file_unreadable``, ``empty_file``, ``unsafe_member``,
+    ``too_large``, or ``format_mismatch`` for an archive of which no member is named.
     """
     seen = stamp(locator)
     raw = read_raw(locator)
@@ -68,6 +68,9 @@ def load(locator: Locator) -> bytes:
     data = inflate(raw, str(locator))
     if not data.strip(b"\0"):
         raise StructureError("empty_file", f"{locator} has no content")
+    if data[:4] in ZIP_HEADERS or (data[257:262] == b"ustar" and b"\0" in data[:257]):
+        said = f"{locator} is an archive where one file is due; name a member of it, as in ARCHIVE!MEMBER"
+        raise StructureError("format_mismatch", said)
     return data
 
 

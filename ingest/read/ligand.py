@@ -25,6 +25,7 @@ _MOLFILE: Final = re.compile(rb"^.{0,33}V[23]000\s*$|^M  END|^\$\$\$\$", re.MULT
 _PDBQT: Final = re.compile(rb"^(?:ROOT|ENDROOT|BRANCH|TORSDOF)\b", re.MULTILINE)
 _STRUCTURE: Final = re.compile(rb"^(?:HEADER|ATOM  |HETATM|CRYST1|MODEL  |data_|_atom_site\.)", re.MULTILINE)
 _OTHER_BINARY: Final = re.compile(rb"^(?:\x1f\x8b|\x28\xb5\x2f\xfd|PK\x03\x04|\x89HDF)")
+_BINARY_STRUCTURE: Final = re.compile(rb"dataBlocks|mmtfVersion")  # BinaryCIF, MMTF
 _ELEMENTS: Final = frozenset(Chem.GetPeriodicTable().GetElementSymbol(z) for z in range(1, 119))
 _COUNTS: Final = re.compile(rb"^[^\n]*\n[^\n]*\n[^\n]*\n[ \d]{3}[ \d]{3}(?:[ \d]{3}){1,8}")
 
@@ -46,7 +47,7 @@ def ligand_format(data: bytes) -> str:
         return "sdf"
     if _PDBQT.search(head):
         return "pdbqt"
-    if _OTHER_BINARY.match(head):
+    if _OTHER_BINARY.match(head) or _BINARY_STRUCTURE.search(data[:512] + data[-64:]):
         raise StructureError(
             "format_mismatch", "a compressed or binary file where the text of a ligand is due"
         )

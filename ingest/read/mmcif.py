@@ -8,11 +8,16 @@ from typing import Final
 import gemmi
 
 from ...shards.errors import StructureError
-from .pdb import as_date
+from .pdb import as_date, with_elements
 from .structure import Format, Header, Structure, expand, flatten
 
 # Columns that gemmi wants before it lists an assembly; the mmCIF dictionary makes them optional.
 _ASSEMBLY_COLUMNS: Final = ("details", "method_details", "oligomeric_details", "oligomeric_count")
+# Columns that gemmi wants before it sees atoms, and what their absence says; the first mmCIF files lack some.
+_SITE_COLUMNS: Final = {
+    "id": "0", "type_symbol": "?", "label_alt_id": ".", "label_asym_id": "A", "occupancy": "1.0",
+    "B_iso_or_equiv": "0",
+}  # fmt: skip
 
 
 def read_mmcif(data: bytes, name: str, assembly: str) -> Structure:
@@ -31,7 +36,31 @@ def read_mmcif(data: bytes, name: str, assembly: str) -> Structure:
     block = next((b for b in document if b.find_values("_atom_site.Cartn_x")), None)
     if block is None:
         raise StructureError("format_mismatch", f"{name} is a CIF file without coordinates (no _atom_site)")
-    return structure_from_block(block, name, assembly, "mmcif")
+    if all(value in ("?", ".") for value in block.find_values("_atom_site.Cartn_x")):
+        raise StructureError("structure_empty", f"{name} has an _atom_site without values, hence no atoms")
+    blank_elements = _complete_sites(block, name)
+    found = structure_from_block(block, name, assembly, "mmcif")
+    return with_elements(found) if blank_elements else found
+
+
+def _complete_sites(block: gemmi.cif.Block, name: str) -> bool:
+    """Add what gemmi wants of ``_atom_site`` and a file may leave out; True if elements are missing."""
+    loop = block.find_values("_atom_site.Cartn_x").get_loop()
+    if loop is None:
+        return False
+    here = {tag.lower() for tag in loop.tags}
+
+    def has(*columns: str) -> bool:
+        return any(f"_atom_site.{column}".lower() in here for column in columns)
+
+    names = [(f"label_{k}", f"auth_{k}") for k in ("atom_id", "comp_id")]
+    lacks = [" or ".join(k) for k in (("Cartn_y",), ("Cartn_z",), *names) if not has(*k)]
+    if lacks:
+        raise StructureError("parse_failed", f"{name}: its _atom_site lacks {', '.join(lacks)}")
+    for column, value in _SITE_COLUMNS.items():
+        if not has(column):
+            loop.add_columns([f"_atom_site.{column}"], value)
+    return not has("type_symbol")
 
 
 def structure_from_block(block: gemmi.cif.Block, name: str, assembly: str, kind: Format) -> Structure:

@@ -29,7 +29,10 @@ _ENDMDL: Final = int.from_bytes(b"ENDM", "little")
 _END: Final = int.from_bytes(b"END", "little")
 _LINK: Final = int.from_bytes(b"LINK", "little")
 _SSBOND: Final = int.from_bytes(b"SSBO", "little")
+_LETTERS: Final = {"C": 6, "N": 7, "O": 8, "P": 15, "S": 16, "H": 1, "D": 1}  # of a residue in a chain
 _NUMBER: Final = re.compile(rb" *[-+]?\d*(\.?\d*)")  # to the right end of its columns
+_FIELD: Final = re.compile(rb" *[-+]?(?:\d+\.?\d*|\.\d+)? *|\*+")
+_OVERRUN: Final = re.compile(rb" *[-+]?\d*\.\d{7,}")  # "  0.00000000": one number across both
 _MONTHS: Final = {name: i + 1 for i, name in enumerate((
     "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
 ))}  # fmt: skip
@@ -137,7 +140,7 @@ def _read_lenient(
     found = flatten(parsed, "pdb", header, tuple(repairs))
     if not assembly:
         found = _with_blank_b_factors(found, lines.rows())
-    return _with_elements(found) if blank_elements else found
+    return with_elements(found) if blank_elements else found
 
 
 def _with_blank_b_factors(found: Structure, rows: NDArray[np.uint8]) -> Structure:
@@ -201,7 +204,21 @@ def _check_columns(lines: _Lines, name: str) -> bool:
     dots = (rows[:, 34] == 46) & (rows[:, 42] == 46) & (rows[:, 50] == 46)
     for at in start[~dots].tolist():  # not "%8.3f": legal only if the columns still hold one number each
         _check_line(lines.data, at, name)
+    if int(length.max()) > 60 and _runs_on(rows):
+        raise StructureError(
+            "format_mismatch",
+            f"{name} does not have occupancy and B-factor in the fixed columns of a PDB file (PQR, with "
+            f"charge and radius, is not read): {rows[0, 54:80].tobytes().decode('latin-1').strip()!r}",
+        )
     return bool(((rows[:, 76] == 32) & (rows[:, 77] == 32)).any())
+
+
+def _runs_on(rows: NDArray[np.uint8]) -> bool:
+    """True if in most lines the columns of occupancy and B-factor do not hold a number each."""
+    texts, counts = np.unique(np.ascontiguousarray(rows[:, 54:66]).view("S12").ravel(), return_counts=True)
+    fields = [text.ljust(12) for text in texts.tolist()]
+    broken = [not (_FIELD.fullmatch(f[:6]) and _FIELD.fullmatch(f[6:])) or _OVERRUN.match(f) for f in fields]
+    return 2 * int(counts[np.array([bool(b) for b in broken])].sum()) > len(rows)
 
 
 def _check_line(data: bytes, at: int, name: str) -> None:
@@ -225,8 +242,8 @@ def _line(data: bytes, at: int) -> int:
     return data.count(b"\n", 0, at) + 1
 
 
-def _with_elements(found: Structure) -> Structure:
-    """Elements where the file left them out: by residue and atom name from the dictionary.
+def with_elements(found: Structure) -> Structure:
+    """Elements where the file left them out: by residue and atom name from the dictionary, and recorded.
 
     gemmi guesses from the alignment of the name, which takes a C-alpha written one column to the left
     for calcium.
@@ -248,9 +265,9 @@ def _element(residue: str, atom: str, alone: bool) -> int:
     entry = component(residue)
     if entry is not None and atom in entry.atom_names:
         return int(entry.element[entry.atom_names.index(atom)])
-    standard = entry is not None and entry.is_amino_acid
-    if standard and not alone and atom.lstrip("0123456789")[:1] in ("C", "N", "O", "S", "H", "D"):
-        return {"C": 6, "N": 7, "O": 8, "S": 16, "H": 1, "D": 1}[atom.lstrip("0123456789")[0]]
+    standard = entry is not None and (entry.is_amino_acid or entry.is_nucleotide) and not alone
+    if standard or residue in ("HOH", "DOD"):
+        return _LETTERS.get(atom.lstrip("0123456789")[:1], 255)
     if atom in ("CA", "CB", "CD", "CE", "HG", "HE", "ND", "NE", "NB") and not alone:
         return {"C": 6, "H": 1, "N": 7}[atom[0]]  # a metal stands alone in its residue
     return 255

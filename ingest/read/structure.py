@@ -184,11 +184,11 @@ _PDB_RECORDS: Final = (
 
 
 def _is_cif(head: bytes) -> bool:
-    """True if the first line that is no comment opens a data block."""
+    """True if the first line that is no comment opens a data block, or a loop for want of one."""
     for line in head.splitlines():
-        line = line.strip()
+        line = line.strip().lower()
         if line and not line.startswith(b"#"):
-            return line[:5].lower() == b"data_"
+            return line.startswith(b"data_") or line == b"loop_"
     return False
 
 

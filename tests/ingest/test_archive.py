@@ -97,6 +97,17 @@ def test_missing_files_have_a_reason(tmp_path):
     assert archive.stamp(Locator(tmp_path / "none")) == "missing"
 
 
+def test_an_archive_is_no_file_unless_a_member_is_named(tmp_path):
+    with tarfile.open(tmp_path / "plain.pdb", "w") as tar:
+        tar.addfile(tarfile.TarInfo("a.pdb"), io.BytesIO())
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as zipped:
+        zipped.writestr("a.pdb", TEXT)
+    (tmp_path / "x.tar.gz").write_bytes(gzip.compress((tmp_path / "plain.pdb").read_bytes()))
+    for name in ("plain.pdb", "x.zip", "x.tar.gz"):
+        assert fault(Locator(tmp_path / name)) == "format_mismatch"
+    assert archive.load(Locator(tmp_path / "x.zip", "a.pdb")) == TEXT
+
+
 def test_a_bomb_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(archive, "MAX_BYTES", 1 << 20)
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"x" * (3 << 20)))

@@ -162,6 +162,18 @@ def test_a_short_chain_is_the_ligand_where_there_is_no_other():
     assert find_ligand(found, "P::").tolist() == rows.tolist()
 
 
+def test_a_residue_within_a_chain_is_no_ligand_whatever_the_dictionary_calls_it():
+    # 22Q is a non-polymer there; LINK bonds its C to the N of the next residue, as in 4OZ7.
+    link = "LINK         C   22Q B   1                 N   ALA B   2     1555   1555  1.34  \n"
+    head = residue_lines("22Q", "B", 1, (0, 30, 0), het=True)
+    alone = receptor(link + head + chain_lines(["ALA", "SER"], "B", 2, (9, 30, 0)))
+    assert ligand_sites(alone) == []
+    beside = receptor(link + PROTEIN + PROTEIN.replace(" A ", " C ") + head + chain_lines(["ALA"], "B", 2))
+    assert [names(beside, site) for site in ligand_sites(beside)] == [["22Q", "ALA"]]
+    unbound = receptor(PROTEIN + head)
+    assert [names(unbound, site) for site in ligand_sites(unbound)] == [["22Q"]]
+
+
 def test_a_sugar_on_the_protein_is_no_ligand():
     # The C1 of the sugar on the ND2 of an asparagine, as a LINK record says.
     text = chain_lines(["ALA", "ASN"]) + residue_lines("NAG", "A", 901, (10, 0, 0), het=True)

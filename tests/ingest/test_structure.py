@@ -88,6 +88,27 @@ def test_a_shifted_line_is_refused_and_not_sliced():
     refuse(wide, "format_mismatch", "line 2")
 
 
+@pytest.mark.parametrize("tail", [" -0.3000 1.8500", "  0.1414 1.8240", "  0.00000000   1.850"])
+def test_charge_and_radius_are_no_occupancy_and_b_factor(tail):
+    line = atom_line("CA", "ALA", "A", 1, (1, 2, 3), "C")[:54]
+    with pytest.raises(StructureError, match="PQR") as caught:
+        read_structure(f"{line}{tail}\n".encode(), "x")
+    assert caught.value.reason == "format_mismatch"
+    for fine in ("  1.00100.00", "  1.00******", "     1    20", "  1.00", ""):
+        assert read_structure(f"{line}{fine}\n".encode(), "x").n_atoms == 1
+
+
+def test_mmcif_without_its_lesser_columns_is_read():
+    tags = "".join(f"_atom_site.{k}\n" for k in ("label_atom_id", "auth_comp_id", "auth_seq_id"))
+    tags += "".join(f"_atom_site.cartn_{k}\n" for k in "xyz")
+    found = read_structure(f"data_x\nloop_\n{tags}CA ALA 7 1 2 3\nCB ALA 7 1 2 4.5\n".encode(), "x")
+    assert found.element.tolist() == [6, 6]
+    assert (found.residue_number.tolist(), found.occupancy.tolist()) == ([7], [1, 1])
+    assert found.repairs == ("element_guessed",)
+    with pytest.raises(StructureError, match="lacks Cartn_z"):
+        read_structure(f"data_x\nloop_\n{tags[:-19]}CA ALA 7 1 2\n".encode(), "x")
+
+
 def test_missing_coordinates_are_refused():
     line = atom_line("CA", "ALA", "A", 1, (1, 2, 3), "C")
     refuse(line.replace("   1.000", "********"), "structure_bad_coordinates", "line 1")
