@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from rdkit import Chem, rdBase
@@ -143,11 +143,21 @@ def _quick(block: Molblock, hydrogens: bool) -> Posed | None:
 
 def _slow(block: Molblock, hydrogens: bool) -> Posed:
     with rdBase.BlockLogs():
-        mol = Chem.MolFromMolBlock(block.text, sanitize=False, removeHs=False, strictParsing=False)
+        mol = _parse(block.text)
+        if mol is None and block.dimension == "3D":
+            # RDKit gives up where bonds of no length leave it without chirality: read as a drawing, whose
+            # coordinates are then found to be no pose.
+            lines = block.text.split("\n")
+            lines[1] = f"{lines[1][:20]}2D{lines[1][22:]}"
+            mol = _parse("\n".join(lines))
     if mol is None:
         raise StructureError("parse_failed", "a molfile that breaks the rules of its format")
     claims_3d = None if not block.dimension else block.dimension == "3D"
     return posed(mol, hydrogens=hydrogens, claims_3d=claims_3d, title=block.title, repairs=block.repairs)
+
+
+def _parse(text: str) -> Any:
+    return Chem.MolFromMolBlock(text, sanitize=False, removeHs=False, strictParsing=False)
 
 
 _SPLITTERS: Final[dict[str, Callable[[bytes], tuple[tuple[int, int], ...]]]] = {

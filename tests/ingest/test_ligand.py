@@ -242,6 +242,17 @@ def test_a_drawing_is_no_pose(header: bytes) -> None:
     assert reason_of(flattened(sdf("CC(C)C(N)C(=O)O"), header)) == "ligand_no_3d"
 
 
+@pytest.mark.parametrize("smiles", ["CCS(=O)(=O)Nc1ccccc1", "C[C@H](N)C(=O)O", "CCO", "CC(C)(C)NS(=O)(=O)C"])
+@pytest.mark.parametrize("v3000", [False, True])
+def test_zeros_are_no_pose_whatever_the_second_line_claims(smiles: str, v3000: bool) -> None:
+    # RDKit returns no molecule at all for a sulfone of zeros that claims to be 3-D.
+    mol = molecule(smiles)
+    mol.GetConformer().SetPositions(np.zeros((mol.GetNumAtoms(), 3)))
+    block = Chem.MolToMolBlock(mol, forceV3000=v3000)
+    assert "3D" in block.split("\n")[1]
+    assert reason_of(block.encode()) == "ligand_no_3d"
+
+
 def test_a_flat_molecule_may_lie_in_the_plane(shared: Path) -> None:
     benzene = (shared / "cases/10-sdf-hcount-field/ligand.sdf").read_bytes()
     assert read_ligand(benzene, "x").smiles == "c1ccccc1"
