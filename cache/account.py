@@ -54,6 +54,7 @@ class Account:
     Attributes
     ----------
     folder : holds what the module's text shows and nothing else
+    root : the folder as text
     owner : 15 hexadecimal digits, of this process
 
     Raises
@@ -70,6 +71,7 @@ class Account:
             self.folder = folder = folder / f"node-{os.uname().nodename}"
             folder.mkdir(exist_ok=True)
             self.state = folder / "state"
+        self.root = str(folder)
         (folder / "fill").mkdir(exist_ok=True)
         self._count = 0
         self._in_use = dict[str, int]()

@@ -67,6 +67,7 @@ class DiskTier:
         self.read_only, self.name, self.spare = read_only, name or str(folder), spare
         self.patience_s = patience_s
         self.root = self.folder / f"holoshard-cache-{os.getuid()}"
+        self._root = str(self.root)
         self.counters = Counters()
         self._begin()
         _ALIVE.add(self)
@@ -150,7 +151,7 @@ class DiskTier:
 
     def _path(self, dataset: str, name: str) -> str:
         account = self._account
-        return f"{account.folder if account is not None else self.root}/{dataset}/{name}"
+        return f"{self._root if account is None else account.root}/{dataset}/{name}"
 
     def _failed(self, what: str, error: BaseException) -> None:
         """Say once that the folder is no use now; leave it alone for a while."""
@@ -165,7 +166,7 @@ class DiskTier:
     def _hit(self, key: Key, dataset: str) -> memoryview | None:
         data = self._read(key, dataset)
         if data is not None:
-            self.counters.add(hits=1, hit_bytes=len(data))
+            self.counters.hit(len(data))
             self._touch(key.name)
         return data
 

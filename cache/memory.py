@@ -69,7 +69,7 @@ class MemoryTier:
             if data is not None:
                 self.policy.touch(name)
         if data is not None:
-            self.counters.add(hits=1, hit_bytes=len(data))
+            self.counters.hit(len(data))
         return data
 
     def _fill(self, key: Key, fetch: Load) -> Data:

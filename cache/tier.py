@@ -61,6 +61,12 @@ class Counters:
     wait_s: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
+    def hit(self, size: int) -> None:
+        """Count a hit of so many bytes."""
+        with self._lock:
+            self.hits += 1
+            self.hit_bytes += size
+
     def add(self, **amounts: float) -> None:
         """Count; safe in threads."""
         with self._lock:

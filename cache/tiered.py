@@ -19,6 +19,8 @@ from .tier import Data, Key, Tier, format_size, parse_size
 
 log = logging.getLogger("holoshard")
 
+REMEMBERED = 1 << 18  # ranges whose entries are remembered; about 500 bytes each
+
 
 class TieredCache:
     """Bytes of ranges of files, from the fastest tier that has them; safe in threads and after a fork.
@@ -53,6 +55,7 @@ class TieredCache:
         self.source = Patient(source or PosixSource(), attempts)
         self.dataset = dataset or (extents.dataset if extents else "")
         self.root = str(root or (extents.root if extents else ""))
+        self._units: dict[tuple[str, int, int], tuple[Key, int | None]] = {}
         self._names: dict[str, tuple[str, bool]] = {}  # path -> name, and whether it is inside
 
     def __call__(self, path: str, offset: int, length: int) -> Data:
@@ -95,6 +98,16 @@ class TieredCache:
             tier.close()
 
     def _unit(self, path: str, offset: int, length: int) -> tuple[Key, int | None]:
+        """Entry that serves a range, and its checksum; remembered, since each epoch asks for the same."""
+        asked = path, offset, length
+        found = self._units.get(asked)
+        if found is None:
+            if len(self._units) >= REMEMBERED:
+                self._units.clear()
+            found = self._units[asked] = self._find_unit(path, offset, length)
+        return found
+
+    def _find_unit(self, path: str, offset: int, length: int) -> tuple[Key, int | None]:
         name, inside = self._names.get(path) or self._name(path)
         block = self.extents.around(name, offset, length) if self.extents is not None and inside else None
         if block is None:

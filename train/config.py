@@ -10,6 +10,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ..cache.errors import CacheError
+from ..cache.tier import parse_size
+from ..cache.tiered import parse_tier
 from ..shards.complex import KINDS
 from ..shards.errors import ConfigError
 
@@ -40,6 +43,20 @@ class DataConfig:
     """Name in text["columns"] of the protein target."""
     cluster_column: str = "cluster"
     """Name in text["columns"] of the cluster that intervals resample."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheConfig:
+    """What stands between the data set's file system and the training stream."""
+
+    tiers: tuple[str, ...] = ()
+    """Fastest first, such as ["memory:2GiB", "/local/nvme:256GiB"]: of a process, and of a node."""
+    prefetch: str = "0"
+    """Memory of a process for reading ahead along the known order, such as "256MiB"; "0" for none."""
+    readers: int = 8
+    """Threads that read ahead."""
+    read_only: bool = False
+    """Use what the folders of the tiers hold, write nothing to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +215,7 @@ class TrainConfig:
     seed: int = 0
     """Seed of the first weights, the order of the data, noise and dropout."""
     data: DataConfig = field(default_factory=DataConfig)
+    cache: CacheConfig = field(default_factory=CacheConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     loss: LossConfig = field(default_factory=LossConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -208,9 +226,10 @@ class TrainConfig:
 
 
 _AT_LEAST_ONE = (
-    "data.batch_size", "model.width", "model.layers", "model.heads", "model.rbf", "parallel.replicate",
-    "parallel.tensor", "parallel.pipeline", "parallel.accumulate", "parallel.checkpoint_every",
-    "precision.growth_interval", "checkpoint.keep", "run.log_every", "run.max_skipped",
+    "data.batch_size", "cache.readers", "model.width", "model.layers", "model.heads", "model.rbf",
+    "parallel.replicate", "parallel.tensor", "parallel.pipeline", "parallel.accumulate",
+    "parallel.checkpoint_every", "precision.growth_interval", "checkpoint.keep", "run.log_every",
+    "run.max_skipped",
 )  # fmt: skip
 _POSITIVE = ("model.cutoff", "loss.delta", "optimizer.lr", "precision.init_scale")
 _NOT_NEGATIVE = (
@@ -242,6 +261,12 @@ def check(config: TrainConfig, source: str = "the configuration") -> None:
             value = value_of(config, key)
             if not isinstance(value, int | float) or not low <= value <= high:
                 refuse(key, expected)
+    try:
+        for tier in config.cache.tiers:
+            parse_tier(tier)
+        parse_size(config.cache.prefetch)
+    except CacheError as error:
+        raise ConfigError(f"{source}: [cache]: {error}") from error
     model, parallel, precision = config.model, config.parallel, config.precision
     if model.width % model.heads:
         refuse("model.heads", f"a divisor of model.width = {model.width}")

@@ -76,6 +76,10 @@ def convert(value: Any, hint: Any, source: str, key: str) -> Any:
         if isinstance(value, dict):
             return {str(k): convert(v, arguments[1], source, f"{key}.{k}") for k, v in value.items()}
         expected = f"a table of {arguments[1].__name__}"
+    elif origin is tuple:
+        if isinstance(value, list):
+            return tuple(convert(v, arguments[0], source, f"{key}[{i}]") for i, v in enumerate(value))
+        expected = "a list"
     elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     elif isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):

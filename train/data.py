@@ -24,6 +24,8 @@ from .config import DataConfig, Inputs, TrainConfig
 if TYPE_CHECKING:
     from ..shards.read.batch import Batch
     from ..shards.read.dataset import Dataset
+    from ..shards.read.fetch import Fetch
+    from ..shards.read.stream import Stream
 
 Tensors = dict[str, Tensor]
 ATOM_COLUMNS = ("element", "charge", "hybridisation", "aromatic", "degree", "atom_residue_type")
@@ -94,8 +96,10 @@ def text_weights(dataset: Dataset, column: str) -> NDArray[np.float32]:
     return values
 
 
-def training_stream(dataset: Dataset, config: TrainConfig, share: Share, epoch: int, skip: int) -> Any:
-    """The training batches of an epoch after its first `skip` steps, for one process.
+def training_stream(
+    dataset: Dataset, config: TrainConfig, share: Share, epoch: int, skip: int, fetch: Fetch | None = None
+) -> Stream:
+    """The training batches of an epoch after its first `skip` steps, for one process; bytes by `fetch`.
 
     Raises
     ------
@@ -110,7 +114,7 @@ def training_stream(dataset: Dataset, config: TrainConfig, share: Share, epoch: 
     return dataset.stream(
         split=data.train_split, batch_size=data.batch_size, seed=config.seed, epoch=epoch, skip=skip,
         rank=share.data_rank, world_size=share.data_size, shuffle=data.shuffle, drop_last=True,
-        max_atoms=data.max_atoms or None,
+        max_atoms=data.max_atoms or None, fetch=fetch,
     )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from .parallel.clip import clip_factor, gradient_norm, scale_gradients
 from .parallel.mesh import World
 from .parallel.precision import LossScale
 from .predictor import BEST, export
+from .reading import Reading
 from .record import Clock, Record
 from .stop import StopSignals
 from .validation import validate
@@ -89,6 +90,7 @@ class Trainer:
         self.checkpoints = Checkpoints(
             folder / "checkpoints", world, config.checkpoint.keep, config.checkpoint.background
         )
+        self.reading = Reading(self.dataset, config, world)
         self.steps_per_epoch = len(training_stream(self.dataset, config, world, 0, 0))
         self.last_step = config.run.steps or config.run.epochs * self.steps_per_epoch
         self.saved_step = -1
@@ -113,6 +115,7 @@ class Trainer:
             StopSignals() as signals,
             self.bar() as bar,
             Watchdog(self.config.run.hang_seconds, self.world.rank, self.where) as watchdog,
+            self.reading,
         ):
             self.record.write(run=self.describe())
             for batch in self.batches():
@@ -142,9 +145,7 @@ class Trainer:
     def batches(self) -> Iterator[Tensors]:
         """This process's part of every global batch from where the run stands, over the epochs."""
         while self.at.step < self.last_step:
-            for batch in training_stream(
-                self.dataset, self.config, self.world, self.at.epoch, self.at.step_in_epoch
-            ):
+            for batch in self.reading.stream(self.at.epoch, self.at.step_in_epoch):
                 tensors = to_tensors(batch, self.config.data.inputs, self.world.device)
                 add_noise(tensors, self.config.data.noise, self.config.seed, self.at.epoch)
                 row_weight = self.weight[tensors["index"]]
@@ -233,7 +234,7 @@ class Trainer:
         self.last |= self.meter.read(seconds)
         self.record.write(
             step=self.at.step, epoch=self.at.epoch, **self.last, seconds=seconds, **parts,
-            skipped=self.at.skipped, loss_scale=self.scale.value,
+            skipped=self.at.skipped, loss_scale=self.scale.value, **self.reading.counters(),
         )  # fmt: skip
 
     def judge(self) -> None:

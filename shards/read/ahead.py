@@ -22,6 +22,7 @@ import numpy as np
 
 from ..errors import FormatError, HoloshardError
 from ..format.block import Block
+from ..format.container import Span
 from .batch import ATOM_RESIDUE_TYPE, Batch, Pool, rotations
 from .crop import crop, with_residue_type
 from .order import Rows, share
@@ -46,6 +47,9 @@ class Blocks(Protocol):
         self, block: int, keys: Sequence[str] | None = None, raw: bool = False, fetch: Any = None
     ) -> Block:
         """Decode the named fields of one block."""
+
+    def spans(self, block: int, keys: Sequence[str] | None = None) -> Sequence[Span]:
+        """The byte ranges that :meth:`read` fetches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +120,7 @@ class ReadAhead:
     def batches(self, step: int) -> Iterator[Batch]:
         """Yield this rank's batches from ``step`` on."""
         ready: deque[Future[Batch]] = deque()
-        first = min(step // self.order.window_steps, self.order.n_windows - 1)
-        plans = (self.plan(w, step) for w in range(first, self.order.n_windows))
+        plans = (self.plan(w, step) for w in range(self._window_of(step), self.order.n_windows))
         windows = (plan for plan in plans if plan is not None)
         window = next(windows, None)
         while window is not None:
@@ -133,6 +136,22 @@ class ReadAhead:
             window = following
         while ready:
             yield ready.popleft().result()
+
+    def ranges(self, step: int) -> Iterator[Span]:
+        """Yield what :meth:`batches` will fetch."""
+        held = set[int]()
+        for w in range(self._window_of(step), self.order.n_windows):
+            window = self.plan(w, step)
+            if window is None:
+                continue
+            needs = window.needs.tolist()
+            for block in needs:
+                if block not in held:
+                    yield from self.stream.blocks.spans(block, self.stored)
+            held = set(needs)
+
+    def _window_of(self, step: int) -> int:
+        return min(step // self.order.window_steps, self.order.n_windows - 1)
 
     def plan(self, w: int, step: int) -> _Window | None:
         """Say what this rank serves of window w, from ``step`` on; None if that is nothing."""

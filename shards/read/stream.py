@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
+from ..format.container import Span
 from .ahead import Blocks, ReadAhead, StreamOptions
 from .batch import DEFAULT_FIELDS, Batch
 from .order import Order, Rows, Shuffle, draw
@@ -124,6 +125,12 @@ class Stream:
                 yield from reader.batches(self.step)
             finally:
                 reader.close()
+
+    def ranges(self) -> Iterator[Span]:
+        """Yield the byte ranges that iterating will read, in that order: what a cache wants to know."""
+        if self.step < len(self):
+            reader = ReadAhead(self, len(self))
+            yield from reader.ranges(self.step)
 
     def __iter__(self) -> Iterator[Batch]:
         epoch, total = self.epoch, len(self)

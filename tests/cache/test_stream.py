@@ -11,9 +11,11 @@ pytest.importorskip("rdkit")
 
 from holoshard.cache.errors import SourceError
 from holoshard.cache.extents import read_extents
+from holoshard.cache.prefetch import Prefetcher
 from holoshard.cache.tiered import open_cache
 from holoshard.shards.errors import HoloshardError
 from holoshard.shards.read.dataset import open_dataset
+from holoshard.shards.read.fetch import Pread
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +68,36 @@ def test_a_single_shard_file_has_extents_too(folder):
     cache = open_cache(["memory:64MiB"], path)
     assert len(list(dataset.stream(None, 8, fetch=cache))) == len(dataset) // 8
     assert cache.counters()["source"]["fetches"] == len(extents.files[path.name])
+
+
+@pytest.mark.parametrize(("rank", "world_size", "skip"), [(0, 1, 0), (1, 3, 0), (2, 3, 2)])
+def test_a_stream_foretells_what_it_reads(folder, rank, world_size, skip):
+    dataset, asked = open_dataset(folder), []
+
+    def fetch(path, offset, length):
+        asked.append((path, offset, length))
+        return Pread()(path, offset, length)
+
+    options = {"seed": 5, "epoch": 2, "rank": rank, "world_size": world_size, "skip": skip, "window": 8}
+    stream = dataset.stream("train", 6, threads=0, fetch=fetch, **options)
+    foretold = [(s.path, s.offset, s.length) for s in stream.ranges()]
+    assert list(stream)
+    assert asked == foretold
+
+
+def test_reading_ahead_of_a_stream_changes_nothing_but_the_waiting(folder):
+    dataset = open_dataset(folder)
+    cache = open_cache(["memory:64MiB"], folder)
+
+    def streams(fetch=None):
+        for epoch in range(3):
+            yield dataset.stream("train", 6, seed=1, epoch=epoch, window=8, threads=1, fetch=fetch)
+
+    future = ((r.path, r.offset, r.length) for s in streams() for r in s.ranges())
+    with Prefetcher(cache, future, readers=3) as ahead:
+        for plain, read in zip(streams(), streams(ahead), strict=True):
+            for a, b in zip(plain, read, strict=True):
+                assert (a.index == b.index).all()
+                assert np.array_equal(a["element"], b["element"])
+    assert cache.source.fetches == len(cache.extents.files["train-00000.h5"])
+    assert ahead.ahead.ready + ahead.ahead.late > 0.5 * ahead.ahead.requests
