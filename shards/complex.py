@@ -38,11 +38,14 @@ AMINO_ACIDS: Final = (
 )  # fmt: skip
 NUCLEOTIDES: Final = ("A", "C", "G", "U", "DA", "DC", "DG", "DT")
 RESIDUE_TYPES: Final = (
-    ("unknown", "ligand")
-    + AMINO_ACIDS
-    + ("modified",)  # an amino acid outside the twenty, such as MSE or a phosphorylated SER
-    + NUCLEOTIDES
-    + ("water", "ion", "cofactor")
+    "unknown",
+    "ligand",
+    *AMINO_ACIDS,
+    "modified",  # an amino acid outside the twenty, such as MSE or a phosphorylated SER
+    *NUCLEOTIDES,
+    "water",
+    "ion",
+    "cofactor",
 )
 VOCABULARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "hybridisation": HYBRIDISATIONS,
@@ -160,7 +163,7 @@ TEXT_KEYS: Final[Mapping[str, str]] = {
     "repairs": "list of repair codes, empty if the files were clean",
     "method": "experimental method where the file says so",
     "files": "list of [name, sha256] of the files read",
-    "links": "covalent bonds of the ligand, only if it has any: list of [atom of the ligand, chain:residue:number:atom]",
+    "links": "list of [atom of the ligand, chain:residue:number:atom], only if it is bonded to others",
     "columns": "the source's own columns for this complex (target, cluster, split, ...), text",
 }
 
@@ -201,7 +204,7 @@ class Complex:
 
     Shapes: atoms ``(n_atoms, ...)``, bonds ``(n_bonds, ...)``, residues ``(n_residues, ...)``.
     Fixed-point fields are float32 here. Nothing is copied or checked on construction; writers check
-    with :func:`check`.
+    with ``holoshard.shards.make.check``.
     """
 
     position: NDArray[np.float32]

@@ -70,6 +70,7 @@ class _Bar:
     """A bar on a terminal."""
 
     def __init__(self, what: str, total: int | None, unit: str) -> None:
+        from rich.console import Console
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -77,7 +78,6 @@ class _Bar:
             TextColumn,
             TimeRemainingColumn,
         )
-        from rich.console import Console
 
         self.bar = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit),

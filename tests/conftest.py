@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "shards"))  # its makers serve the other rooms, too
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +19,17 @@ def shared() -> Path:
     if not path.is_dir():
         pytest.skip(f"HOLOSHARD_SHARED={value} is not a folder")
     return path
+
+
+@pytest.fixture(scope="session")
+def small_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set of twenty random complexes in two splits."""
+    from random_complexes import random_complexes
+
+    from holoshard.shards.make.pack import pack
+    from holoshard.shards.make.writer import write_part
+
+    folder = tmp_path_factory.mktemp("small")
+    write_part(folder / "part-0.h5", random_complexes(20, seed=1))
+    pack([folder / "part-0.h5"], folder / "dataset")
+    return folder / "dataset"

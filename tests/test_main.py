@@ -34,7 +34,12 @@ def test_bare_call_and_help_list_the_commands():
 
 @pytest.mark.parametrize(
     "arguments",
-    [("ingets", "x"), ("info",), ("info", "x", "--no-such-option"), ("ingest", "x", "--out", "y", "--workers", "many")],
+    [
+        ("ingets", "x"),
+        ("info",),
+        ("info", "x", "--no-such-option"),
+        ("ingest", "x", "--out", "y", "--workers", "many"),
+    ],
 )
 def test_a_wrong_call_ends_with_2_and_one_or_two_lines(arguments):
     done = run(*arguments)

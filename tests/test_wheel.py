@@ -21,8 +21,8 @@ IGNORED = shutil.ignore_patterns(".*", "data", "runs", "build", "dist", "*.egg-i
 def wheel(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     shutil.copytree(ROOT, folder / "source", ignore=IGNORED)
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(folder / "source")]
-    done = subprocess.run(build, capture_output=True, text=True)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
+    done = subprocess.run([*build, str(folder / "source")], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return next(folder.glob("*.whl"))
 
@@ -32,7 +32,8 @@ def test_wheel_holds_the_package_and_nothing_else(wheel):
     outside = [n for n in names if not n.startswith(("holoshard/", "holoshard-"))]
     assert not outside
     assert not [n for n in names if "/tests/" in n or "/benchmarks/" in n]
-    for needed in ("__main__.py", "py.typed", "shards/FORMAT.md", "configs/sample.toml", "shards/read/dataset.py"):
+    data = ("py.typed", "shards/FORMAT.md", "shards/manifest.schema.json", "configs/sample.toml")
+    for needed in ("__main__.py", "shards/read/dataset.py", *data):
         assert f"holoshard/{needed}" in names
 
 
@@ -82,7 +83,9 @@ def test_reader_alone_beside_a_project_with_the_same_names(wheel, tmp_path, smal
     assert shape[2] == 3
 
     # The command line is an extra: without it, one line says how to get it.
-    bare = subprocess.run([python, "-m", "holoshard", "info", "x"], cwd=project, capture_output=True, text=True)
+    bare = subprocess.run(
+        [python, "-m", "holoshard", "info", "x"], cwd=project, capture_output=True, text=True
+    )
     assert bare.returncode == 2
     assert "pip install 'holoshard[cli]'" in bare.stderr
     assert "Traceback" not in bare.stderr

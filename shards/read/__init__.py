@@ -1,1 +1,1 @@
-
+"""Data sets to batches: ranges of bytes, blocks, an epoch's order, the stream."""
