@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from ..errors import UsageError
 from ..format.block import Block
+from ..format.container import Span
+from .blocks import BlockReader
 from .dataset import Dataset
 from .order import Rows
 from .stream import Stream, StreamOptions
@@ -55,8 +57,18 @@ class Mixture:
         self, block: int, keys: Sequence[str] | None = None, raw: bool = False, fetch: Any = None
     ) -> Block:
         """Decode a block, counted through the data sets."""
+        reader, own = self._reader(block)
+        return reader.read(own, keys, raw, fetch)
+
+    def spans(self, block: int, keys: Sequence[str] | None = None) -> list[Span]:
+        """The ranges of bytes that :meth:`read` asks for."""
+        reader, own = self._reader(block)
+        return reader.spans(own, keys)
+
+    def _reader(self, block: int) -> tuple[BlockReader, int]:
+        """The reader that has a block, and the block's number there."""
         which = int(np.searchsorted(self.first_block, block, side="right")) - 1
-        return self.datasets[which].reader.read(block - int(self.first_block[which]), keys, raw, fetch)
+        return self.datasets[which].reader, block - int(self.first_block[which])
 
     def stream(self, split: str | None = None, batch_size: int = 64, **options: Any) -> Stream:
         """Stream a split of all data sets; options as of :meth:`Dataset.stream`, but for weights."""
