@@ -1,0 +1,342 @@
+"""Waiting for data on a busy parallel file system: small files, shards, and shards behind tiers.
+
+    python benchmarks/cache.py [--data DIR] [--n 65536] [--mount DIR] [--quick] [--json]
+
+16 nodes of 8 readers, threads of this process, each working 50 ms a complex (asleep) on its part of the
+stream's own shuffle. The server is a model: 2 slots of 1 ms for metadata, 16 slots of 1 ms for reads of at
+most 1 MiB, 500 MB/s in all; with ``--mount`` it is the slow file system that is mounted there. DIR is a
+data set; without it the embedded sample is made, and repeated until there are n complexes.
+
+A share of waiting is the time in which readers have no batch over all their time. Readers ask for the bytes
+of the stream's plan when the stream would, but do not decode them: 128 readers in one process would wait
+for each other's arithmetic. ``iowait_floor`` is what remains of that, with no server at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holoshard.cache.advise import UNITS, hit_ratio, orders
+from holoshard.cache.disk import DiskTier
+from holoshard.cache.extents import Extents, read_extents
+from holoshard.cache.prefetch import Prefetcher, Range
+from holoshard.cache.source import PosixSource
+from holoshard.cache.tiered import TieredCache
+from holoshard.shards.make.writer import DatasetWriter
+from holoshard.shards.read.ahead import ReadAhead
+from holoshard.shards.read.dataset import Dataset, open_dataset
+from holoshard.shards.read.order import share
+from shards import copies, source
+
+NODES, READERS = 16, 8
+WORK_S = 0.05
+BATCH = 4  # complexes of a reader's step
+SMALL_BYTES = 20_000  # a structure and a ligand as text files
+
+
+@dataclass
+class Server:
+    """What a parallel file system costs its clients, in a process.
+
+    Attributes
+    ----------
+    meta, reads : operations so far
+    """
+
+    open_s: float = 0.001
+    read_s: float = 0.001
+    bytes_per_s: float = 500e6
+    meta: int = 0
+    reads: int = 0
+    free_at: float = 0.0
+    mds: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(2))
+    oss: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(16))
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def opened(self) -> None:
+        """A lookup and an open."""
+        for _ in range(2):
+            with self.mds:
+                time.sleep(self.open_s)
+        with self.lock:
+            self.meta += 2
+
+    def read(self, length: int) -> None:
+        """Requests of at most 1 MiB."""
+        for _ in range(max(1, math.ceil(length / (1 << 20)))):
+            with self.oss:
+                time.sleep(self.read_s)
+            with self.lock:
+                self.reads += 1
+        with self.lock:
+            self.free_at = max(self.free_at, time.perf_counter()) + length / self.bytes_per_s
+            rest = self.free_at - time.perf_counter()
+        time.sleep(max(rest, 0))
+
+    def counts(self) -> tuple[int, int]:
+        """Metadata and read operations."""
+        return self.meta, self.reads
+
+
+class Mounted(Server):
+    """A slow file system that is mounted: it makes us wait itself, and counts in an extended attribute."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def opened(self) -> None:
+        """Nothing to add."""
+
+    def read(self, length: int) -> None:
+        """Nothing to add."""
+
+    def counts(self) -> tuple[int, int]:
+        """Metadata and read operations."""
+        words = dict(w.split("=") for w in os.getxattr(self.path, "user.slowfs").decode().split())
+        return int(words["meta"]), int(words["read"])
+
+
+class Node:
+    """A node's view of the server: opening a file costs once, reading each time."""
+
+    def __init__(self, server: Server) -> None:
+        self.server, self.files, self.source = server, set[str](), PosixSource()
+        self.lock = threading.Lock()
+        self.blocks: list[tuple[str, int]] = []
+
+    def __call__(self, path: str, offset: int, length: int) -> bytes:
+        """Fetch a range."""
+        with self.lock:
+            new = path not in self.files
+            self.files.add(path)
+            self.blocks.append((path, offset))
+        if new:
+            self.server.opened()
+        self.server.read(length)
+        return self.source(path, offset, length)
+
+
+def waiting(batches: list[Iterable[int]]) -> float:
+    """Share of the readers' time in ``next``; each works as long as its batch needs."""
+    waited, worked = [0.0] * len(batches), [0.0] * len(batches)
+    errors: list[BaseException] = []
+
+    def reader(i: int) -> None:
+        try:
+            steps = iter(batches[i])
+            while True:
+                start = time.perf_counter()
+                size = next(steps, None)
+                waited[i] += time.perf_counter() - start
+                if size is None:
+                    return
+                time.sleep(size * WORK_S)
+                worked[i] += size * WORK_S
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=reader, args=(i,)) for i in range(len(batches))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return sum(waited) / (sum(waited) + sum(worked))
+
+
+def small_files(server: Server, n: int, folder: Path) -> float:
+    """Every complex a file: opened, read, closed."""
+    folder.mkdir(exist_ok=True)
+    body = os.urandom(SMALL_BYTES)
+    for i in range(n):
+        (folder / f"{i}.bin").write_bytes(body)
+    order = list(range(n))
+    random.Random(0).shuffle(order)
+
+    def one(part: list[int]) -> Iterator[int]:
+        for i in part:
+            server.opened()
+            with open(folder / f"{i}.bin", "rb", buffering=0) as file:
+                file.read(SMALL_BYTES)
+            server.read(SMALL_BYTES)
+            yield 1
+
+    ranks = NODES * READERS
+    return waiting([one(order[r::ranks]) for r in range(ranks)])
+
+
+Plan = list[tuple[list[Range], list[int]]]  # of each window: what it needs, and how many rows each step has
+
+
+def plan(dataset: Dataset, number: int, rank: int) -> Plan:
+    """What one reader asks for and serves in an epoch."""
+    ranks = NODES * READERS
+    stream = dataset.stream("train", BATCH * ranks, epoch=number, rank=rank, world_size=ranks, threads=0,
+                            shuffle="local")  # fmt: skip
+    reader = ReadAhead(stream, len(stream))
+    windows = (reader.plan(w, 0) for w in range(stream.order.n_windows))
+    return [
+        ([(s.path, s.offset, s.length) for b in w.needs.tolist()
+          for s in dataset.reader.spans(b, reader.stored)], [len(rows) for rows in w.steps])
+        for w in windows if w is not None
+    ]  # fmt: skip
+
+
+def epoch(plans: list[Plan], fetches: list[Callable[..., Any]]) -> float:
+    """An epoch over all readers; reader r reads through its node's fetch."""
+    return waiting([steps(p, f) for p, f in zip(plans, fetches, strict=True)])
+
+
+def steps(windows: Plan, fetch: Callable[..., Any]) -> Iterator[int]:
+    """Sizes of a reader's batches, each when its bytes are there: the reading of ReadAhead.batches."""
+    with ThreadPoolExecutor(1) as thread:
+        held = {r: thread.submit(fetch, *r) for r in windows[0][0]}
+        for (needs, sizes), following in zip(windows, [*(n for n, _ in windows[1:]), []], strict=True):
+            for r in needs:
+                held[r].result()
+            ahead = {r: held[r] for r in following if r in held}
+            for i, size in enumerate(sizes):
+                for r in following[share(len(following), i, len(sizes))]:
+                    if r not in ahead:
+                        ahead[r] = thread.submit(fetch, *r)
+                yield size
+            held = ahead
+
+
+def behind_tiers(plans: list[list[Plan]], extents: Extents, server: Server, folder: Path) -> dict[str, float]:
+    """Two epochs through a node tier that holds a node's part, with reading ahead."""
+    nodes = [Node(server) for _ in range(NODES)]
+    caches = []
+    for i, node in enumerate(nodes):
+        (folder / f"nvme{i}").mkdir()
+        tier = DiskTier(folder / f"nvme{i}", 2 * extents.n_bytes)
+        caches.append(TieredCache([tier], node, extents=extents))
+
+    def future(rank: int) -> Iterator[Range]:
+        for number in plans:
+            held: list[Range] = []
+            for needs, _ in number[rank]:
+                yield from (r for r in needs if r not in held)
+                held = needs
+
+    ranks = NODES * READERS
+    with ExitStack() as stack:
+        ahead = [
+            stack.enter_context(Prefetcher(caches[r // READERS], future(r), readers=2, max_bytes=8 << 20))
+            for r in range(ranks)
+        ]
+        first = epoch(plans[0], list(ahead))
+        then = epoch(plans[1], list(ahead))
+    fetched = sum(len(node.blocks) for node in nodes)
+    needed = sum(len(set(node.blocks)) for node in nodes)
+    for cache in caches:
+        cache.close()
+    return {"iowait_first_epoch": first, "iowait_tiers": then, "fetches_per_block_node": fetched / needed}
+
+
+def hit_ratios() -> dict[str, float]:
+    """Of never evicting beside the optimum c, and of clairvoyance beside Belady's rule written plainly."""
+    uniform = orders(1, "global")
+    of_optimum = min(hit_ratio(uniform, int(c * UNITS), "never") / c for c in (0.1, 0.25, 0.5, 0.75, 0.9))
+    weighted = orders(1, "global", zipf=0.8)
+    print("hit ratio at c        never     lru  c+(1-c)ln(1-c)")
+    for c in (0.1, 0.25, 0.5, 0.75, 0.9):
+        lru = c + (1 - c) * math.log(1 - c)
+        found = [hit_ratio(uniform, int(c * UNITS), p) for p in ("never", "lru")]
+        print(f"  uniform {c:8.2f}  {found[0]:9.3f}{found[1]:8.3f}{lru:12.3f}")
+    row = {p: hit_ratio(weighted, UNITS // 10, p) for p in ("never", "lru", "clairvoyant")}
+    best = belady(weighted.tolist(), UNITS // 10)
+    print(f"  Zipf 0.8, 0.10  {row['never']:11.3f}{row['lru']:8.3f}; clairvoyant {row['clairvoyant']:.3f}, "
+          f"Belady {best:.3f}")  # fmt: skip
+    return {"hit_of_optimum": of_optimum, "hit_of_belady": row["clairvoyant"] / best}
+
+
+def belady(trace: list[int], capacity: int) -> float:
+    """Hit ratio of the second half of a trace when whoever is needed last leaves, or does not come in."""
+    following, last = [math.inf] * len(trace), dict[int, int]()
+    for i in reversed(range(len(trace))):
+        following[i], last[trace[i]] = last.get(trace[i], math.inf), i
+    held, hits = dict[int, float](), 0
+    for i, name in enumerate(trace):
+        hits += name in held and i >= len(trace) // 2
+        held[name] = following[i]
+        if len(held) > capacity:
+            del held[max(held, key=held.__getitem__)]
+    return hits / (len(trace) - len(trace) // 2)
+
+
+def warm_overhead(dataset: Dataset, extents: Extents, folder: Path, repeats: int) -> float:
+    """CPU time of a stream that a warm tier serves over one that reads the shards; both in page cache."""
+    (folder / "warm").mkdir()
+    cache = TieredCache([DiskTier(folder / "warm", 2 * extents.n_bytes)], extents=extents)
+
+    def once(fetch: Any) -> float:
+        start = time.process_time()
+        for _ in dataset.stream("train", 64, threads=0, fetch=fetch):
+            pass
+        return time.process_time() - start
+
+    pairs = [(once(cache), once(None)) for _ in range(repeats + 1)][1:]
+    return float(np.median([a / b for a, b in pairs])) - 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--n", type=int, default=65_536)
+    parser.add_argument(
+        "--mount", type=Path, help="where a slow file system is mounted, instead of the model"
+    )
+    parser.add_argument("--quick", action="store_true", help="32,768 complexes: two windows")
+    parser.add_argument("--json", action="store_true", help="a last line with named figures")
+    options = parser.parse_args()
+    n = 32_768 if options.quick else options.n
+    found: dict[str, float] = hit_ratios()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        far = options.mount or folder
+        with DatasetWriter(far / "ours") as writer:
+            writer.write("train", copies(source(options.data, folder), n))
+            writer.finish()
+        dataset, extents = open_dataset(far / "ours"), read_extents(far / "ours")
+        plans = [[plan(dataset, number, rank) for rank in range(NODES * READERS)] for number in range(2)]
+        server = Mounted(options.mount) if options.mount else Server()
+        runs: dict[str, Callable[[], Any]] = {
+            "small files": lambda: {"iowait_small_files": small_files(server, n, far / "small")},
+            "shards": lambda: {"iowait_shards": epoch(
+                plans[0], [node for node in [Node(server) for _ in range(NODES)] for _ in range(READERS)])},
+            "tiers": lambda: behind_tiers(plans, extents, server, folder),
+            "no server": lambda: {"iowait_floor": epoch(plans[1], [PosixSource()] * (NODES * READERS))},
+        }  # fmt: skip
+        for what, measure in runs.items():
+            before = server.counts()
+            told = measure()
+            meta, reads = (b - a for a, b in zip(before, server.counts(), strict=True))
+            found |= told
+            words = ", ".join(f"{k} {v:.4f}" for k, v in told.items())
+            print(f"{what:12s} {words}; metadata {meta}, reads {reads}", flush=True)
+        found["warm_overhead"] = warm_overhead(dataset, extents, folder, 2 if options.quick else 9)
+    print(", ".join(f"{k} {v:.4f}" for k, v in found.items()))
+    if options.json:
+        print(json.dumps({k: round(v, 4) for k, v in found.items()}))
+
+
+if __name__ == "__main__":
+    main()
