@@ -36,11 +36,12 @@ def ingest(
 
     Run it again over the same and more files: only what is new or changed is read, what is gone is removed.
 
-    Examples
-    --------
-    holoshard ingest structures/ --labels labels.csv --out data/parts
-    holoshard ingest pdbbind/ --out data/parts --pocket 10 --workers 8
-    holoshard ingest systems.tar --layout pdbbind --out data/parts --unlabelled refuse
+    Examples::
+        holoshard ingest structures/ --labels labels.csv --out data/parts
+
+        holoshard ingest pdbbind/ --out data/parts --pocket 10 --workers 8
+
+        holoshard ingest systems.tar --layout pdbbind --out data/parts --unlabelled refuse
 
     Parameters
     ----------
@@ -114,11 +115,12 @@ def ledger(
 ) -> dict[str, Any]:
     """Show what an ingest kept and refused, and why.
 
-    Examples
-    --------
-    holoshard ledger data/parts
-    holoshard ledger data/parts --reason ligand_unreadable
-    holoshard ledger data/parts --status all --csv > ledger.csv
+    Examples::
+        holoshard ledger data/parts
+
+        holoshard ledger data/parts --reason ligand_unreadable
+
+        holoshard ledger data/parts --status all --csv > ledger.csv
 
     Parameters
     ----------
@@ -162,10 +164,10 @@ def sample(
 ) -> dict[str, Any]:
     """Write the embedded sample: real files of made-up complexes with labels from a known formula.
 
-    Examples
-    --------
-    holoshard sample --out data/sample
-    holoshard sample --out data/dirty --n 1000 --dirty 0.05
+    Examples::
+        holoshard sample --out data/sample
+
+        holoshard sample --out data/dirty --n 1000 --dirty 0.05
 
     Parameters
     ----------

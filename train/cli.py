@@ -34,7 +34,7 @@ def train(
     Every key of the file can be given as --table.key VALUE, which goes before the file. The file that is
     written to the run's folder, config.toml, has them all.
 
-    Examples:
+    Examples::
         holoshard train configs/sample.toml --data.path data/shards --out runs/first
 
         holoshard train configs/real.toml --data.inputs ligand --seed 1 --out runs/ligand-1
@@ -100,7 +100,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """Judge a trained model on a split: figures with intervals, predictions as CSV, a report as HTML.
 
-    Examples:
+    Examples::
         holoshard eval runs/first
 
         holoshard eval runs/first --split valid --baselines
@@ -145,7 +145,7 @@ def predict(
     New structures become a data set by `holoshard ingest`; a single part of its output will do. The columns
     are id and pk; from a model with model.uncertainty also low and high, a 95 % interval.
 
-    Examples:
+    Examples::
         holoshard predict runs/first data/ingested/parts/part-0.h5 --out predictions.csv
 
     Parameters
@@ -190,7 +190,7 @@ def doctor(
 ) -> dict[str, Any]:
     """Look at this machine: versions, devices, settings of NCCL and the allocator, and what is wrong.
 
-    Examples:
+    Examples::
         holoshard doctor
 
         holoshard doctor --json
