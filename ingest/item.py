@@ -61,6 +61,7 @@ class Item:
     residue : "chain:name:number[insertion code]" of a ligand inside the structure file; name or chain may be
         empty for "whichever"; "" altogether to let the pipeline choose the ligand
     alternates : further files of the same ligand, tried in order if the first cannot be read
+    smiles : of the ligand, where the source has it: the bonds of a residue that no dictionary knows
     labels : measurements of this complex, possibly none, possibly several
     columns : the source's own columns, text
     source : the data set or layout
@@ -76,6 +77,7 @@ class Item:
     record: int = 0
     residue: str = ""
     alternates: tuple[Locator, ...] = ()
+    smiles: str = ""
     labels: tuple[Label, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     source: str = ""

@@ -66,7 +66,17 @@ def item_digest(fingerprint: str, item: Item) -> str:
     """SHA-256 of the options and of what the source said of an item, without where its files lie."""
     marks = [item.synthetic, item.predicted, item.assembly, item.ligand is None, len(locators(item))]
     measured = [_words(label) for label in item.labels]
-    said = [fingerprint, item.id, item.record, item.residue, measured, dict(item.columns), item.source, marks]
+    said = [
+        fingerprint,
+        item.id,
+        item.record,
+        item.residue,
+        item.smiles,
+        measured,
+        dict(item.columns),
+        item.source,
+        marks,
+    ]
     return _sha(said)
 
 

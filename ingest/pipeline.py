@@ -176,7 +176,7 @@ def _process(item: Item, options: IngestOptions, trace: Trace) -> Complex:
     if item.ligand is None:
         with trace.step("ligand"):
             own = find_ligand(receptor, item.residue)
-            ligand = embedded_ligand(receptor, own, options.hydrogens)
+            ligand = embedded_ligand(receptor, own, options.hydrogens, item.smiles)
     else:
         ligand = _ligand_of_files(item, options, trace)
     trace.repairs += ligand.repairs

@@ -63,5 +63,6 @@ REPAIRS: Final = MappingProxyType({
     "atoms_missing": "the residue lacks heavy atoms of its dictionary entry",
     "doubled_atoms": "of two atoms of one name in a residue, the one nearest to its other atoms was kept",
     "ligand_copy_removed": "the structure file held the ligand, too; that copy was left out of the pocket",
+    "smiles_template": "bonds came from a SMILES, matched to the distances between the residue's atoms",
     "no_sanitisation": "aromaticity could be perceived only without a full valence check",
 })  # fmt: skip

@@ -2,51 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final, cast
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...shards.complex import BOND_ORDERS
 from ...shards.errors import StructureError
-from ..read.components import Component, component
-from ..read.residue import BondTable, ligand_from_residue
+from ..read.components import component
+from ..read.residue import BondTable, Entry, ligand_from_residue
 from .features import atom_of, ragged
 from .molecule import Ligand
 from .receptor import Receptor
 from .select import residues_of
+from .smiles_entry import entry_from_smiles
 
 _SINGLE: Final = BOND_ORDERS.index("single")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MergedEntry:
-    """Dictionary entries of several residues as one table of atoms and bonds; what ``BondTable`` asks for.
-
-    Attributes
-    ----------
-    name : residue names with a hyphen between
-    atom_names : "row:name", unique
-    element, charge, leaving : shape (n,)
-    bond_atoms, bond_order : shapes (m, 2) and (m,)
-    """
-
-    name: str
-    atom_names: tuple[str, ...]
-    element: NDArray[np.uint8]
-    charge: NDArray[np.int8]
-    leaving: NDArray[np.bool_]
-    bond_atoms: NDArray[np.int64]
-    bond_order: NDArray[np.uint8]
-
-
-def embedded_ligand(receptor: Receptor, residues: NDArray[np.int64], hydrogens: bool = False) -> Ligand:
-    """The ligand that some residues are, with the dictionary's bonds and charges.
+def embedded_ligand(
+    receptor: Receptor, residues: NDArray[np.int64], hydrogens: bool = False, smiles: str = ""
+) -> Ligand:
+    """The ligand that some residues are, with bonds and charges from the first of these that fits: the
+    dictionary, definitions in the file, a SMILES matched to the distances between atoms.
 
     Parameters
     ----------
     residues : rows of the receptor's residue table, at least one
+    smiles : of the ligand, "" if nobody knows it; the file may have one itself
 
     Raises
     ------
@@ -56,34 +42,79 @@ def embedded_ligand(receptor: Receptor, residues: NDArray[np.int64], hydrogens: 
     s = receptor.structure
     first, count = s.residue_start[residues], np.diff(s.residue_start)[residues]
     rows = ragged(first, count)
-    owner = np.repeat(np.arange(len(residues)), count)
-    names = [n.decode("latin-1") for n in s.name[rows].tolist()]
     titles = tuple(n.decode("latin-1") for n in s.residue_name[residues].tolist())
-    entry: Component | MergedEntry | None
+    ways: list[Callable[[], tuple[tuple[str, ...], BondTable | None]]]
+    ways = [partial(_by_name, receptor, residues, rows, titles)]
+    for text in dict.fromkeys((smiles, *(s.definitions[t].smiles for t in titles if t in s.definitions))):
+        if text:
+            ways.append(partial(_by_smiles, receptor, rows, "-".join(titles), text))
+    troubles: list[str] = []
+    for way in ways:
+        try:
+            names, entry = way()
+            found = ligand_from_residue(
+                residue_name="-".join(titles),
+                names=names,
+                element=s.element[rows],
+                charge=s.charge[rows],
+                position=s.position[rows],
+                b_factor=s.b_factor[rows],
+                occupancy=s.occupancy[rows],
+                component=entry,
+                hydrogens=hydrogens,
+            )
+        except StructureError as error:
+            if error.reason != "ligand_no_bond_orders":
+                raise
+            troubles.append(str(error))
+            continue
+        packed = np.zeros((len(found.row), 4), np.uint8)
+        packed[:] = s.name[rows[found.row]].view(np.uint8).reshape(-1, 8)[:, :4]
+        repairs = (*found.repairs, "smiles_template") if troubles else found.repairs
+        return replace(found, name=packed, row=rows[found.row], repairs=repairs)
+    hint = "" if len(ways) > 1 else "; a column smiles in a table of labels would say which molecule it is"
+    raise StructureError("ligand_no_bond_orders", "; ".join(troubles) + hint)
+
+
+def _by_name(
+    receptor: Receptor, residues: NDArray[np.int64], rows: NDArray[np.int64], titles: tuple[str, ...]
+) -> tuple[tuple[str, ...], BondTable | None]:
+    """Names of the atoms and the entry that has them."""
+    s = receptor.structure
+    names = [n.decode("latin-1") for n in s.name[rows].tolist()]
     if len(residues) == 1:
-        entry = component(titles[0])
-        wanted = tuple(names)
-    else:
-        entry = _merge(receptor, residues, titles)
-        wanted = tuple(f"{k}:{n}" for k, n in zip(owner.tolist(), names, strict=True))
-    found = ligand_from_residue(
-        residue_name="-".join(titles),
-        names=wanted,
-        element=s.element[rows],
-        charge=s.charge[rows],
-        position=s.position[rows],
-        b_factor=s.b_factor[rows],
-        occupancy=s.occupancy[rows],
-        component=cast("BondTable | None", entry),
-        hydrogens=hydrogens,
+        return tuple(names), _entry_of(receptor, int(residues[0]), titles[0])
+    owner = np.repeat(np.arange(len(residues)), np.diff(s.residue_start)[residues])
+    wanted = tuple(f"{k}:{n}" for k, n in zip(owner.tolist(), names, strict=True))
+    return wanted, _merge(receptor, residues, titles)
+
+
+def _entry_of(receptor: Receptor, residue: int, title: str) -> BondTable | None:
+    """The dictionary's entry of a residue, or the file's own."""
+    known = component(title)
+    s = receptor.structure
+    if known is not None or title not in s.definitions:
+        return known
+    atoms = slice(int(s.residue_start[residue]), int(s.residue_start[residue + 1]))
+    names = [n.decode("latin-1") for n in s.name[atoms].tolist()]
+    return s.definitions[title].entry(title, names, s.element[atoms])
+
+
+def _by_smiles(
+    receptor: Receptor, rows: NDArray[np.int64], title: str, smiles: str
+) -> tuple[tuple[str, ...], BondTable]:
+    s = receptor.structure
+    heavy = s.element[rows] != 1
+    entry = entry_from_smiles(smiles, s.element[rows[heavy]], s.position[rows[heavy]], title)
+    number = np.cumsum(heavy) - 1
+    names = tuple(
+        str(k) if is_heavy else "H" for k, is_heavy in zip(number.tolist(), heavy.tolist(), strict=True)
     )
-    packed = np.zeros((len(found.row), 4), np.uint8)
-    packed[:] = s.name[rows[found.row]].view(np.uint8).reshape(-1, 8)[:, :4]
-    return replace(found, name=packed, row=rows[found.row])
+    return names, entry
 
 
-def _merge(receptor: Receptor, residues: NDArray[np.int64], titles: tuple[str, ...]) -> MergedEntry:
-    entries = [component(t) for t in titles]
+def _merge(receptor: Receptor, residues: NDArray[np.int64], titles: tuple[str, ...]) -> Entry:
+    entries = [_entry_of(receptor, int(r), t) for r, t in zip(residues, titles, strict=True)]
     known = [e for e in entries if e is not None]
     if len(known) < len(entries):
         missing = [t for t, e in zip(titles, entries, strict=True) if e is None]
@@ -106,7 +137,7 @@ def _merge(receptor: Receptor, residues: NDArray[np.int64], titles: tuple[str, .
             between.append(ends)
     bonds.append(np.array(between, np.int64).reshape(-1, 2))
     orders.append(np.full(len(between), _SINGLE, np.uint8))
-    return MergedEntry(
+    return Entry(
         "-".join(titles),
         tuple(f"{k}:{n}" for k, e in enumerate(known) for n in e.atom_names),
         np.concatenate([e.element for e in known]),

@@ -7,7 +7,7 @@ and guessing orders from distances fails everywhere else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -24,6 +24,7 @@ _ORDERS: Final = {
     BOND_ORDERS.index("double"): Chem.BondType.DOUBLE,
     BOND_ORDERS.index("triple"): Chem.BondType.TRIPLE,
     BOND_ORDERS.index("quadruple"): Chem.BondType.QUADRUPLE,
+    BOND_ORDERS.index("aromatic"): Chem.BondType.AROMATIC,
 }
 _HYDROGEN_REACH: Final = 1.35  # angstrom, of the longest bond to hydrogen (S-H)
 _RADII: Final = np.array([0.0, *map(Chem.GetPeriodicTable().GetRcovalent, range(1, 119))])
@@ -34,6 +35,48 @@ _MAX_STRETCHED: Final = 0.1  # share of bonds beyond it, at which the dictionary
 class BondTable(Protocol):
     """What is needed of a dictionary entry: atoms by name, and Kekulé bonds between their rows."""
 
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    @property
+    def atom_names(self) -> tuple[str, ...]:
+        """Unique names of n atoms."""
+
+    @property
+    def element(self) -> NDArray[np.uint8]:
+        """Atomic numbers, shape (n,)."""
+
+    @property
+    def charge(self) -> NDArray[np.int8]:
+        """Formal charges, shape (n,)."""
+
+    @property
+    def leaving(self) -> NDArray[np.bool_]:
+        """Atoms that go when a polymer bond is made, shape (n,)."""
+
+    @property
+    def bond_atoms(self) -> NDArray[np.int64]:
+        """Rows of atoms, shape (m, 2)."""
+
+    @property
+    def bond_order(self) -> NDArray[np.uint8]:
+        """Index into BOND_ORDERS, shape (m,)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """A :class:`BondTable` put together here, for want of an entry in the dictionary.
+
+    Attributes
+    ----------
+    name : for messages
+    atom_names : n unique names
+    element, charge, leaving : shape (n,)
+    bond_atoms, bond_order : shapes (m, 2) and (m,)
+    has_hydrogens : False if hydrogens may be missing from it
+    """
+
     name: str
     atom_names: tuple[str, ...]
     element: NDArray[np.uint8]
@@ -41,6 +84,7 @@ class BondTable(Protocol):
     leaving: NDArray[np.bool_]
     bond_atoms: NDArray[np.int64]
     bond_order: NDArray[np.uint8]
+    has_hydrogens: bool = True
 
 
 def ligand_from_residue(
@@ -104,9 +148,8 @@ def ligand_from_residue(
     ligand = to_ligand(found)
     kept = order[ligand.row]
     counts = ligand.hydrogens
-    if (
-        not hydrogens
-    ):  # no atom gains one by what it lost to a covalent bond, or by a metal RDKit cannot count
+    if not hydrogens and (not isinstance(component, Entry) or component.has_hydrogens):
+        # No atom gains one by what it lost to a covalent bond, or by a metal RDKit cannot count.
         counts = np.minimum(counts, _hydrogen_counts(component)[np.asarray(rows)[ligand.row]])
     return replace(ligand, row=kept, hydrogens=counts, b_factor=b_factor[kept], occupancy=occupancy[kept])
 
@@ -158,15 +201,22 @@ def _check_lengths(mol: Any, position: NDArray[np.float64], element: NDArray[np.
     ).reshape(-1, 2)
     if not len(ends):
         return
-    length = np.linalg.norm(position[ends[:, 0]] - position[ends[:, 1]], axis=1)
-    reach = _STRETCH[0] * _RADII[element[ends]].sum(axis=1) + _STRETCH[1]
-    stretched = int(np.count_nonzero(length > reach))
+    stretched = int(np.count_nonzero(too_long(position, element, ends)))
     if stretched > max(1, _MAX_STRETCHED * len(ends)):
         raise StructureError(
             "ligand_no_bond_orders",
             f"{stretched} of {len(ends)} bonds of residue {name!r} would be too long: the dictionary's entry "
             "of that name is another molecule",
         )
+
+
+def too_long(
+    position: NDArray[np.float64], element: NDArray[np.uint8], ends: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Which of some bonds, shape (m, 2), are longer than any bond between these elements."""
+    length = np.linalg.norm(position[ends[:, 0]] - position[ends[:, 1]], axis=1)
+    found: NDArray[np.bool_] = length > _STRETCH[0] * _RADII[element[ends]].sum(axis=1) + _STRETCH[1]
+    return found
 
 
 def _bond_hydrogens(

@@ -8,7 +8,8 @@ still in what is returned: ``chemistry.select`` decides on them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import gemmi
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...shards.errors import StructureError
+from .definitions import Definition
 
 ENTITIES: Final = ("unknown", "polymer", "nonpolymer", "branched", "water")  # gemmi.EntityType's order
 LinkKind = Literal["covalent", "disulfide", "metal", "hydrogen", "unknown"]
@@ -90,6 +92,7 @@ class Structure:
     residue_number : int32, residue_insertion : uint8, 0 for none
     residue_entity : uint8, index into ENTITIES, as the file has it; 0 in a PDB file
     residue_het : bool, written as HETATM
+    definitions : what the file says of residues that the dictionary does not know, by residue name
     """
 
     position: NDArray[np.float64]
@@ -112,6 +115,7 @@ class Structure:
     header: Header
     repairs: tuple[str, ...]
     format: Format
+    definitions: Mapping[str, Definition] = field(default_factory=dict)
 
     @property
     def n_atoms(self) -> int:

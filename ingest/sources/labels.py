@@ -26,6 +26,7 @@ VALUE: Final = ("value", "affinity", "affinity_value", "binding_affinity", "stan
                 "label")  # fmt: skip
 UNIT: Final = ("unit", "units", "standard_units", "affinity_unit")
 TEMPERATURE: Final = ("temperature", "temperature_k", "t_k", "t")
+SMILES: Final = ("smiles", "ligand_smiles", "canonical_smiles", "isomeric_smiles", "smiles_string")
 TEXT: Final = ("affinity_text", "label_text", "kd/ki", "binding_data")
 
 _UNITS = r"(?:[fpnuµμm]?M|kcal(?:[/_]mol)?|kJ(?:[/_]mol)?)"
@@ -200,6 +201,7 @@ class LabelTable:
         columns = LabelColumns.of(frame.columns)
         self.labels: dict[str, tuple[Label, ...]] = {}
         self.columns: dict[str, dict[str, str]] = {}
+        self.smiles = pick(frame.columns, SMILES)
         for row in rows(frame):
             name = row[key].strip()
             self.labels[name] = self.labels.get(name, ()) + columns.labels(row)

@@ -56,8 +56,10 @@ class Chosen:
                 yield item
             else:
                 labels = self.joined.labels.get(item.id, ())
-                columns = {**item.columns, **self.joined.columns.get(item.id, {})}
-                yield replace(item, labels=labels or item.labels, columns=columns)
+                row = self.joined.columns.get(item.id, {})
+                columns = {**item.columns, **row}
+                smiles = item.smiles or row.get(self.joined.smiles, "").strip()
+                yield replace(item, labels=labels or item.labels, columns=columns, smiles=smiles)
 
 
 def choose(path: Path, layout: str = "auto", labels: Path | None = None) -> Chosen:

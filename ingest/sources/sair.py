@@ -14,7 +14,7 @@ import polars as pl
 
 from ..item import Item, Locator, Rejection
 from ..read import archive
-from .labels import LabelColumns, read_table
+from .labels import SMILES, LabelColumns, pick, read_table
 from .source import Request
 from .tree import Tree, plain
 
@@ -39,7 +39,7 @@ class Sair:
         tree = request.tree
         frame = read_table(tree.locator(_table(tree)))
         column = next((name for name in INDEX if name in frame.columns), "")
-        labels = LabelColumns.of(frame.columns)
+        labels, smiles = LabelColumns.of(frame.columns), pick(frame.columns, SMILES)
         entries = frame[ENTRY].to_list()
         indices = frame[column].to_list() if column else ["0"] * len(entries)
         rows = {
@@ -52,7 +52,10 @@ class Sair:
                 yield locator
                 continue
             row = frame.row(place, named=True) if place is not None else {}
-            yield Item(key, locator, labels=labels.labels(row), columns=row, source="sair", predicted=True)
+            yield Item(
+                key, locator, smiles=row.get(smiles, "").strip(), labels=labels.labels(row), columns=row,
+                source="sair", predicted=True,
+            )  # fmt: skip
         for key in rows:
             said = f"no folder or archive of {tree.path} holds the model of row {key}"
             yield Rejection(key, "file_missing", said)

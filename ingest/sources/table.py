@@ -18,7 +18,7 @@ import polars as pl
 from ...shards.errors import UsageError
 from ..item import Item, Locator, Rejection
 from ..read import archive
-from .labels import ID, LabelColumns, blank, header_of, pick, read_table, rows
+from .labels import ID, SMILES, LabelColumns, blank, header_of, pick, read_table, rows
 from .source import Request
 
 STRUCTURE: Final = ("protein_path", "protein_file", "protein", "receptor_path", "receptor_file",
@@ -44,14 +44,15 @@ class _Columns:
     record: str
     name: str
     alternate: str
+    smiles: str
     affinity: LabelColumns
 
     @classmethod
     def of(cls, header: Sequence[str]) -> _Columns:
-        id_, structure, ligand, record, name, alternate = (
-            pick(header, names) for names in (ID, STRUCTURE, LIGAND, RECORD, NAME, ALTERNATE)
+        id_, structure, ligand, record, name, alternate, smiles = (
+            pick(header, names) for names in (ID, STRUCTURE, LIGAND, RECORD, NAME, ALTERNATE, SMILES)
         )
-        return cls(id_, structure, ligand, record, name, alternate, LabelColumns.of(header))
+        return cls(id_, structure, ligand, record, name, alternate, smiles, LabelColumns.of(header))
 
     @property
     def missing(self) -> list[str]:
@@ -202,6 +203,7 @@ def _item(number: int, row: Mapping[str, str], columns: _Columns, base: _Base) -
         record=int(record or 0),
         residue=residue if inside else "",
         alternates=(found["alternate"],) if "alternate" in found else (),
+        smiles="" if blank(row.get(columns.smiles, "")) else row[columns.smiles].strip(),
         labels=columns.affinity.labels(row),
         columns=row,
         source=row.get("source", "") or "table",
