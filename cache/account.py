@@ -93,8 +93,8 @@ class Account:
 
     def close(self) -> None:
         """Leave; a cache that nobody uses holds nothing half written."""
-        with suppress(OSError), self._mutex():
-            self._sweep()
+        with suppress(OSError), self._mutex() as book:
+            book.used -= self._sweep_size()
         held, self._in_use = list(self._in_use.values()), {}
         for fd in (*held, self._attached, self._alive):
             if fd is not None:

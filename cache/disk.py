@@ -8,8 +8,10 @@ damaged) costs the cache, not the run: bytes then come from the next tier, and o
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import stat
 import struct
 import threading
 import time
@@ -140,7 +142,13 @@ class DiskTier:
 
     def _open(self) -> Account:
         if not self.folder.is_dir():
-            raise NotADirectoryError(20, "no such folder", str(self.folder))
+            raise NotADirectoryError(errno.ENOTDIR, "no such folder", str(self.folder))
+        self.root.mkdir(exist_ok=True)
+        found = self.root.lstat()
+        if (
+            not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid()
+        ):  # in a folder that all may write to
+            raise PermissionError(errno.EACCES, "not a folder of this user", str(self.root))
         account = Account(self.root)
         evicted = account.shrink(self.capacity)
         self.counters.add(evictions=evicted)
@@ -263,7 +271,9 @@ class DiskTier:
         disk = os.statvfs(account.folder)
         free = disk.f_bavail * disk.f_frsize
         if free - size < self.spare * disk.f_blocks * disk.f_frsize:
-            self._failed("leaves the rest of a full disk to others", OSError(28, f"{free} bytes are free"))
+            self._failed(
+                "leaves the rest of a full disk to others", OSError(errno.ENOSPC, f"{free} bytes are free")
+            )
             return None
         with self._lock:
             victims: Iterator[str] = self.policy.victims(key.name)

@@ -44,6 +44,8 @@ class Locks:
     """
 
     def __init__(self, path: Path) -> None:
+        if not hasattr(fcntl, "F_OFD_SETLK"):
+            raise OSError(errno.ENOSYS, "a cache in a folder needs the locks of Linux", str(path))
         self.path, self.local = path, False
         try:
             with self.hold(1 << 62):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..cache.prefetch import Prefetcher, Range
 from ..cache.tier import parse_size
-from ..cache.tiered import TieredCache, open_cache
+from ..cache.tiered import TieredCache, open_cache, parse_tier
 from .config import TrainConfig
 from .data import Share, training_stream
 
@@ -31,8 +31,15 @@ class Reading:
         self.prefetcher: Prefetcher | None = None
         self.ahead_bytes = parse_size(config.cache.prefetch)
         if config.cache.tiers or self.ahead_bytes:
-            cache = config.cache
-            self.cache = open_cache(cache.tiers, config.data.path, read_only=cache.read_only)
+            self.cache = self._open()
+
+    def _open(self) -> TieredCache:
+        cache, path = self.config.cache, self.config.data.path
+        if "://" not in path:
+            return open_cache(cache.tiers, path, read_only=cache.read_only)
+        tiers = [parse_tier(text, read_only=cache.read_only) for text in cache.tiers]
+        fingerprint = self.dataset.manifest.fingerprint
+        return TieredCache(tiers, self.dataset.reader.fetch, dataset=fingerprint)
 
     def stream(self, epoch: int, step: int) -> Stream:
         """This process's batches of an epoch from a step on."""

@@ -320,3 +320,31 @@ def test_locks_exclude_threads_and_say_who_is_busy(tmp_path):
 
 def test_folders_of_data_sets_cannot_leave_the_cache():
     assert set(dataset_folder("../../etc")) <= set("0123456789abcdef")
+
+
+def test_a_cache_folder_that_is_a_link_is_not_followed(tmp_path, caplog):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    t = tier(tmp_path)
+    t.root.symlink_to(elsewhere)
+    assert load(t, 0) == content(0)
+    assert list(elsewhere.iterdir()) == []
+    assert "not a folder of this user" in caplog.text
+
+
+def test_what_died_while_others_live_is_given_back_when_they_leave(tmp_path):
+    t, other = tier(tmp_path, 4), tier(tmp_path, 4)
+    load(t, 0)
+    load(other, 1)
+    account = t.account()
+    left = account.reserve(PAGE, 4 * PAGE, iter(()), "0" * 16).path
+    left.rename(left.with_name("b" * 15 + "-1-" + str(PAGE)))  # of an owner that is not alive
+    assert t.used() == 3 * PAGE
+    other.close()
+    assert t.used() == on_disk(t) == 2 * PAGE
+
+
+def test_without_the_locks_of_linux_it_is_passed_through(tmp_path, monkeypatch, caplog):
+    monkeypatch.delattr(fcntl, "F_OFD_SETLK")
+    assert load(tier(tmp_path), 0) == content(0)
+    assert "locks of Linux" in caplog.text

@@ -53,3 +53,19 @@ def test_tiers_are_written_and_read_back():
     made = parse_config(text, "test.toml")
     assert made.cache.tiers == ("memory:2GiB", "/local/nvme:256GiB")
     assert parse_config(dump_config(made), "again.toml") == made
+
+
+def test_a_data_set_elsewhere_is_read_through_tiers(shards, tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    system = fsspec.filesystem("memory")
+    for path in shards.iterdir():
+        system.pipe_file(f"/reading/{path.name}", path.read_bytes())
+    (tmp_path / "nvme").mkdir()
+    settings = {"data": {"path": "memory://reading"}, "run": {"epochs": 2, "steps": 0, "eval_every": 0}}
+    text = config(shards, **settings, cache={"tiers": [f"{tmp_path / 'nvme'}:64MiB"], "prefetch": "8MiB"})
+    for name in ("first", "second"):
+        run(text, tmp_path / name)
+    first, second = (list(metrics(tmp_path / name).values())[-1] for name in ("first", "second"))
+    assert first["loss"] == second["loss"]
+    assert first["cache"]["source"]["fetches"] > 0
+    assert second["cache"]["source"]["fetches"] == 0
