@@ -9,13 +9,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..complex import Axis
+from ..complex import FIELDS, Axis
 from ..errors import FormatError
 from ..format.block import Block
 from ..format.codec import from_fixed
 from ..format.manifest import ShardInfo
 from ..format.records import texts_of
+from .moments import Moments
 
+_POSITION: Final = next(field for field in FIELDS if field.key == "position")
 PLACES: Final = ("split", "shard", "block", "row")
 SIZES: Final[dict[str, Axis]] = {"n_atoms": "atom", "n_bonds": "bond", "n_residues": "residue"}
 
@@ -27,15 +29,22 @@ class IndexColumns:
         self._ids: list[bytes] = []
         self._columns: dict[str, list[NDArray[Any]]] = {}
         self._sizes: list[int] = []
+        self._earlier: dict[str, Moments | None] = {}  # by split, of a data set that is extended
+        self._moments: list[tuple[int, Moments]] = []  # first complex, positions
 
-    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Begin with the index of a data set, as :meth:`arrays` wrote it."""
+    def load(self, arrays: Mapping[str, NDArray[Any]], statistics: Mapping[str, Any]) -> None:
+        """Begin with the index of a data set, as :meth:`arrays` and :meth:`statistics` gave it."""
+        self._earlier = {
+            split: Moments.from_plain(found["position"], _POSITION.per_unit) if "position" in found else None
+            for split, found in statistics.items()
+        }
         self._ids = arrays["id"].tolist()
         self._columns = {k: [a] for k, a in arrays.items() if k not in ("id", *PLACES)}
         self._sizes = [len(self._ids)]
 
     def append(self, block: Block) -> None:
-        """Take the single values a complex of a raw block."""
+        """Take the single values a complex of a raw block, and sums over its positions."""
+        self._moments.append((len(self._ids), Moments.of(block.columns["position"])))
         self._ids += [t["id"].encode() for t in texts_of(block)]
         found: dict[str, NDArray[Any]] = {k: block.counts[a].astype(np.uint32) for k, a in SIZES.items()}
         for key, field in block.fields.items():
@@ -78,9 +87,10 @@ class IndexColumns:
         }
 
     def statistics(self, shards: Sequence[ShardInfo]) -> dict[str, Any]:
-        """Per split: sizes and labels, as plain data."""
+        """Per split: sizes, labels and coordinates (relative to the centres), as plain data."""
         n = np.array([s.n_complexes for s in shards], np.int64)
         of_shard = np.repeat(np.arange(len(n)), n)
+        positions = self._positions([s.split for s in shards], n)
         atoms, pk, found = self.column("n_atoms"), self.column("pk"), {}
         for split in dict.fromkeys(s.split for s in shards):
             inside = np.isin(of_shard, [i for i, s in enumerate(shards) if s.split == split])
@@ -94,6 +104,23 @@ class IndexColumns:
                 "pk_mean": _round(labels.mean() if len(labels) else math.nan),
                 "pk_std": _round(labels.std() if len(labels) else math.nan),
             }
+            if split in positions:
+                found[split]["position"] = positions[split].plain(_POSITION.per_unit)
+        return found
+
+    def _positions(self, splits: Sequence[str], n: NDArray[np.int64]) -> dict[str, Moments]:
+        """Sums over positions by split; without a split whose earlier part has none."""
+        found = {split: Moments() for split in dict.fromkeys(splits)}
+        for split, earlier in self._earlier.items():
+            if earlier is None:
+                found.pop(split, None)
+            else:
+                found[split].add(earlier)
+        ends = np.cumsum(n)
+        for first, moments in self._moments:
+            split = splits[int(np.searchsorted(ends, first, side="right"))]
+            if split in found:
+                found[split].add(moments)
         return found
 
 

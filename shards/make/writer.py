@@ -171,7 +171,7 @@ class DatasetWriter:
         self.making = {**manifest.making, **self.making}
         self._shards, self._layouts = list(manifest.shards), list(manifest.layouts)
         self._tables = [old.places(i).table for i in range(len(manifest.shards))]
-        self._index.load(index_arrays(old))
+        self._index.load(index_arrays(old), manifest.statistics)
         for shard in manifest.shards:
             link_or_copy(old.root / shard.name, self._folder / shard.name)
 

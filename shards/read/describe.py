@@ -47,6 +47,8 @@ def summarise(dataset: Dataset) -> dict[str, Any]:
         "relations": _counts(dataset.column("pk_relation"), RELATIONS),
         "kinds": _counts(dataset.column("pk_kind"), KINDS),
         "flags": {f.name: int(c) for f in Flag if f.name and (c := np.count_nonzero(flags & f))},
+        "position_scale": manifest.position_scale,
+        "positions": {k: v["position"] for k, v in manifest.statistics.items() if "position" in v},
         "extra": sorted(k for k, f in manifest.fields.items() if not f.doc),
         "making": dict(manifest.making),
     }
@@ -70,7 +72,7 @@ def info_text(name: str, summary: Mapping[str, Any]) -> str:
         if q:
             cells = f"{q[0]:>7}  {q[1]:>7}  {q[2]:>6}  {q[3]:>14}  {q[4]:>5}"
             lines.append(f"{what.removeprefix('n_').replace('_', ' '):<17}{cells}")
-    lines.append("")
+    lines += ["", *_coordinates(s)]
     for key, title in (("kinds", "labels"), ("relations", "relations"), ("flags", "flags")):
         if s[key]:
             lines.append(f"{title}: " + ", ".join(f"{k} {v}" for k, v in s[key].items()))
@@ -78,6 +80,19 @@ def info_text(name: str, summary: Mapping[str, Any]) -> str:
         lines.append(f"columns of your own: {', '.join(s['extra'])}")
     lines += _made(s["making"])
     return "\n".join(lines)
+
+
+def _coordinates(summary: Mapping[str, Any]) -> list[str]:
+    """Mean, spread and reach along x, y and z."""
+    lines = []
+    for split, found in summary["positions"].items():
+        cells = (f"{k} {' '.join(f'{v:.2f}' for v in found[k])}" for k in ("mean", "std", "max"))
+        lines.append(f"{split} xyz in angstrom from the centre: {', '.join(cells)}")
+    beyond = summary["flags"].get("OUT_OF_RANGE", 0)
+    said = (
+        f"scale: {summary['position_scale']:g} angstrom; {beyond} complexes leave [-1, 1] when divided by it"
+    )
+    return [*lines, said, ""]
 
 
 def _made(making: Mapping[str, Any]) -> list[str]:

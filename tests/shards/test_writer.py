@@ -349,3 +349,33 @@ def test_threads_do_not_change_the_bytes(tmp_path):
         write_dataset(tmp_path / str(threads), complexes, threads=threads)
     for path in (tmp_path / "1").iterdir():
         assert path.read_bytes() == (tmp_path / "3" / path.name).read_bytes()
+
+
+def test_statistics_of_coordinates_are_those_of_the_data(tmp_path):
+    complexes = list(random_complexes(70))
+    far = np.array([[40.0, -3.0, 0.5]], np.float32)
+    complexes[3] = replace(complexes[3], position=np.concatenate([far, complexes[3].position[1:]]))
+    whole = write_dataset(tmp_path / "whole", complexes)
+    dataset = open_dataset(tmp_path / "whole")
+    for split in ("train", "test"):
+        xyz = np.concatenate([dataset[i].position for i in dataset.indices(split)]).astype(np.float64)
+        found = whole.statistics[split]["position"]
+        assert found["n"] == len(xyz)
+        np.testing.assert_allclose(found["mean"], xyz.mean(axis=0), atol=2e-6)
+        np.testing.assert_allclose(found["std"], xyz.std(axis=0), atol=2e-6)
+        np.testing.assert_allclose(found["max"], np.abs(xyz).max(axis=0), atol=2e-6)
+    beyond = np.flatnonzero(dataset.column("flags") & Flag.OUT_OF_RANGE)
+    assert [dataset[i].id for i in beyond.tolist()] == [complexes[3].id]
+    assert whole.statistics["train"]["position"]["max"][0] == 40.0 > whole.position_scale
+    half = [[c for c in complexes if (c.id in dataset.ids()[:20]) == first] for first in (True, False)]
+    with DatasetWriter(tmp_path / "a") as writer:
+        writer.write("train", [stack(half[0])])
+        writer.finish()
+    with DatasetWriter(tmp_path / "a", extend=tmp_path / "a") as writer:
+        writer.write("train", [stack(half[1])])
+        grown = writer.finish()
+    with DatasetWriter(tmp_path / "b") as writer:
+        writer.write("train", [stack(half[0] + half[1])])
+        once = writer.finish()
+    for key, value in once.statistics["train"]["position"].items():
+        np.testing.assert_allclose(grown.statistics["train"]["position"][key], value, atol=1e-4)
