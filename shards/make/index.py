@@ -91,7 +91,8 @@ class IndexColumns:
         n = np.array([s.n_complexes for s in shards], np.int64)
         of_shard = np.repeat(np.arange(len(n)), n)
         positions = self._positions([s.split for s in shards], n)
-        atoms, pk, found = self.column("n_atoms"), self.column("pk"), {}
+        atoms, pk = self.column("n_atoms"), self.column("pk")
+        found: dict[str, dict[str, Any]] = {}
         for split in dict.fromkeys(s.split for s in shards):
             inside = np.isin(of_shard, [i for i, s in enumerate(shards) if s.split == split])
             labels = pk[inside].astype(np.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,12 +45,9 @@ class Moments:
     def from_plain(cls, found: Mapping[str, Any], per_unit: int) -> Moments:
         """Of what :meth:`plain` gave, as good as its rounding."""
         n = int(found["n"])
-        mean, std = (np.array(found[k], dtype=np.float64) * per_unit for k in ("mean", "std"))
-        squares = n * (std**2 + mean**2)
-        return cls(
-            n, np.rint(n * mean).astype(object).tolist(), np.rint(squares).astype(object).tolist(),
-            [round(v * per_unit) for v in found["max"]],
-        )  # fmt: skip
+        mean, std = ([float(v) * per_unit for v in found[k]] for k in ("mean", "std"))
+        squares = [round(n * (s * s + m * m)) for m, s in zip(mean, std, strict=True)]
+        return cls(n, [round(n * m) for m in mean], squares, [round(v * per_unit) for v in found["max"]])
 
     def add(self, other: Moments) -> None:
         """Take in another set of atoms."""
@@ -65,5 +62,5 @@ class Moments:
         n = max(self.n, 1)
         mean = [t / n for t in self.total]
         std = [math.sqrt(max(q / n - m * m, 0.0)) for q, m in zip(self.squares, mean, strict=True)]
-        scaled = {"mean": mean, "std": std, "max": self.largest}
+        scaled: dict[str, Sequence[float]] = {"mean": mean, "std": std, "max": self.largest}
         return {"n": self.n} | {k: [round(v / per_unit, 6) for v in values] for k, values in scaled.items()}
