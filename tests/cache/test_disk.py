@@ -348,3 +348,16 @@ def test_without_the_locks_of_linux_it_is_passed_through(tmp_path, monkeypatch, 
     monkeypatch.delattr(fcntl, "F_OFD_SETLK")
     assert load(tier(tmp_path), 0) == content(0)
     assert "locks of Linux" in caplog.text
+
+
+def test_a_file_that_changed_since_it_was_seen_is_checked_again(tmp_path):
+    t, fetched = tier(tmp_path), []
+    load(t, 1)
+    load(t, 1)
+    path = next(p for p in t.root.rglob("*") if len(p.name) == 32)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(1, 1))
+    assert load(t, 1, fetched=fetched) == content(1)
+    assert fetched == [1]
