@@ -1,0 +1,70 @@
+"""What the README shows works as it stands."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
+
+
+def block(word: str) -> str:
+    (found,) = (b for b in BLOCKS if word in b)
+    return found
+
+
+def test_reading_shards(small_dataset):
+    code = (
+        block("open_dataset")
+        .replace("data/shards", str(small_dataset))
+        .replace("batch_size=64", "batch_size=8")
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_layout_of_ones_own(tmp_path):
+    from holoshard.ingest.sample import write_sample
+    from holoshard.shards.read.dataset import open_dataset
+
+    (tmp_path / "mylab.py").write_text(block("class MyLab"))
+    write_sample(tmp_path / "sample", n=6)
+    with (tmp_path / "sample" / "labels.csv").open() as table:
+        rows = [r for r in csv.DictReader(table) if r["protein_path"].endswith(".pdb")]
+    row = next(r for r in rows if r["ligand_path"].endswith(".sdf") and r["ligand_record"] in ("", "0"))
+    folder = tmp_path / "screens" / "one"
+    folder.mkdir(parents=True)
+    (tmp_path / "screens" / "dock.log").touch()
+    shutil.copy(tmp_path / "sample" / row["protein_path"], folder / "receptor.pdb")
+    shutil.copy(tmp_path / "sample" / row["ligand_path"], folder / "pose.sdf")
+    (folder / "affinity.txt").write_text("Ki<=20nM\n")
+    command = ["ingest", "screens", "--layout", "mylab:MyLab", "--out", "parts", "--workers", "0"]
+    path = os.pathsep.join([".", os.environ.get("PYTHONPATH", "")])
+    subprocess.run(
+        [sys.executable, "-m", "holoshard", *command],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        check=True,
+    )
+    (part,) = (tmp_path / "parts" / "parts").glob("*.h5")
+    (holo,) = open_dataset(part)
+    assert holo.id == "one"
+    assert (holo.affinity.relation, holo.affinity.kind) == (">=", "Ki")
+
+
+def test_every_command_and_make_target_it_names_exists():
+    from holoshard.__main__ import COMMANDS
+
+    named = {
+        w for cell in re.findall(r"`holoshard ([a-z|\\]+)", README) for w in cell.replace("\\", "").split("|")
+    }
+    assert named - {""} <= set(COMMANDS), named - set(COMMANDS)
+    makefile = (ROOT / "Makefile").read_text()
+    for target in set(re.findall(r"`?make ([a-z]+)", README)):
+        assert re.search(rf"^{target}:", makefile, re.M), target
