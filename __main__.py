@@ -32,7 +32,7 @@ EXTRAS = {
     "cyclopts": "cli", "rich": "cli", "zarr": "zarr", "google_crc32c": "zarr",
     "gemmi": "ingest", "rdkit": "ingest", "biotite": "ingest", "isal": "ingest", "dask": "ingest",
     "distributed": "ingest", "polars": "ingest", "torch": "train", "safetensors": "train",
-    "tensorboard": "train", "joblib": "cache", "matplotlib": "report", "scipy": "report",
+    "tensorboard": "train", "joblib": "cache", "matplotlib": "report",
 }  # fmt: skip
 
 

@@ -160,6 +160,8 @@ def sample(
     n: int = 256,
     seed: int = 0,
     dirty: float = 0.0,
+    archive: Annotated[bool, Parameter(negative=())] = False,
+    workers: int = 1,
     output: Annotated[Output | None, Parameter(name="*")] = None,
 ) -> dict[str, Any]:
     """Write the embedded sample: real files of made-up complexes with labels from a known formula.
@@ -168,6 +170,8 @@ def sample(
         holoshard sample --out data/sample
 
         holoshard sample --out data/dirty --n 1000 --dirty 0.05
+
+        holoshard sample --out data/large --n 200000 --archive --workers 8
 
     Parameters
     ----------
@@ -179,11 +183,13 @@ def sample(
         The same seed, the same files.
     dirty
         Share of the complexes that are made bad in known ways.
+    archive
+        Write the structures into tar archives of some thousand complexes, not into files of their own.
+    workers
+        Processes; they do not change a byte.
     """
     from .sample import write_sample
 
-    if not 0 <= dirty <= 1 or n < 1:
-        raise UsageError(f"--n is {n} and --dirty is {dirty}; expected at least 1 and a share from 0 to 1")
-    result = write_sample(out, n=n, seed=seed, dirty=dirty)
+    result = write_sample(out, n=n, seed=seed, dirty=dirty, archive=archive, workers=workers)
     print(f"{n} complexes in {out}; next: holoshard ingest {out} --out parts")
     return result

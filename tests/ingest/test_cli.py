@@ -177,10 +177,24 @@ def test_ledger_shows_and_filters(tmp_path, capsys, shared):
     assert "known are" in result["error"]
 
 
+def test_a_sample_in_archives_is_ingested(tmp_path, capsys):
+    for name, more in (("tar", ["--archive", "--workers", 2]), ("files", [])):
+        code, result, _ = call(capsys, "sample", "--out", tmp_path / name, "--n", 24, *more)
+        assert (code, result["n"]) == (0, 24)
+        code, result, _ = call(
+            capsys, "ingest", tmp_path / name, "--out", tmp_path / f"{name}-out", "--workers", 0
+        )
+        assert (code, result["kept"]) == (0, 24)
+    assert [p.name for p in (tmp_path / "tar").glob("*.tar")] == ["structures-00000.tar"]
+    a, b = complexes(tmp_path / "tar-out"), complexes(tmp_path / "files-out")
+    assert all((a[id_].position == b[id_].position).all() and a[id_].affinity == b[id_].affinity for id_ in b)
+
+
 def test_wrong_calls(tmp_path, capsys):
     assert call(capsys, "ingest", tmp_path / "none", "--out", tmp_path / "out")[0] == 2
     assert call(capsys, "ingest", tmp_path, "--out", tmp_path / "out", "--layout", "nonsense")[0] == 2
     assert call(capsys, "ingest", tmp_path, "--out", tmp_path / "out", "--timeout", "0")[0] == 2
     assert call(capsys, "ledger", tmp_path)[0] == 1
     assert call(capsys, "sample", "--out", tmp_path / "s", "--dirty", "2")[0] == 2
+    assert call(capsys, "sample", "--out", tmp_path / "s", "--workers", "0")[0] == 2
     assert not (tmp_path / "out" / "ledger.parquet").exists()
