@@ -62,13 +62,15 @@ def ingest(
             "holoshard ingest structures/ --out parts"
         )
     chosen = [choose(path, layout, labels) for path in sources]
-    total = sum(1 for _ in items(chosen))
+    options = options or IngestOptions()
+    apart = options.merge == "separate"
+    total = sum(1 for _ in items(chosen, apart=apart))
     summary = run(
-        items(chosen),
+        items(chosen, apart=apart),
         out,
         process=process,
         expand=find_sites,
-        options=options or IngestOptions(),
+        options=options,
         engine=engine,
         total=total,
     )

@@ -59,7 +59,8 @@ class IngestOptions:
         What becomes of a complex without an absolute label: kept without a pK, or refused. An unreadable or
         impossible label always refuses it.
     merge
-        How repeated measurements become one: by their median in pK, or the first alone.
+        What becomes of repeated measurements: "median" in pK, with their number and spread; or "separate",
+        each a complex of its own, named id@1, id@2, ...
     max_atoms
         Of ligand and pocket; more is refused.
     filters

@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem
 
-from ...shards.errors import StructureError
+from ...shards.errors import StructureError, UsageError
+
+_SYMBOLS: Final = frozenset(map(Chem.GetPeriodicTable().GetElementSymbol, range(1, 119)))
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
     """Limits, each 0 or empty for "off".
 
-    Attributes
+    Parameters
     ----------
-    max_resolution : angstrom; a file that states no resolution passes
-    min_occupancy : mean occupancy of the ligand's atoms, and of the pocket's
-    min_distance : angstrom between the nearest heavy atoms of ligand and pocket: less is a clash
-    max_distance : angstrom, the same distance: more is a ligand that floats away
-    max_missing : share of the pocket's heavy atoms that the structure lacks, 0 to 1
-    min_ligand_atoms, max_ligand_atoms : heavy atoms
-    elements : element symbols that the ligand may have
+    max_resolution
+        Angstrom; a file that states no resolution passes.
+    min_occupancy
+        Mean occupancy of the ligand's atoms, and of the pocket's.
+    min_distance
+        Angstrom between the nearest heavy atoms of ligand and pocket: less is a clash.
+    max_distance
+        The same distance: more is a ligand that floats away.
+    max_missing
+        Share of the pocket's heavy atoms that the structure lacks, 0 to 1.
+    min_ligand_atoms
+        Fewest heavy atoms of a ligand.
+    max_ligand_atoms
+        Most heavy atoms of a ligand.
+    elements
+        Element symbols that a ligand may have, as in C,N,O,S.
     """
 
     max_resolution: float = 0.0
@@ -35,6 +47,13 @@ class Filters:
     min_ligand_atoms: int = 0
     max_ligand_atoms: int = 0
     elements: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        symbols = tuple(s.strip() for text in self.elements for s in text.split(",") if s.strip())
+        unknown = [s for s in symbols if s not in _SYMBOLS]
+        if unknown:
+            raise UsageError(f"{', '.join(unknown)} is no element symbol; expected some such as C,N,O,Cl")
+        object.__setattr__(self, "elements", symbols)
 
 
 NO_FILTERS = Filters()

@@ -96,10 +96,20 @@ def named(layout: str) -> Source:
         raise UsageError(f"the layout {layout!r} cannot be loaded: {error}") from error
 
 
-def items(chosen: Sequence[Chosen]) -> Iterator[Item | Rejection]:
-    """The items of all sources, one after the other."""
+def items(chosen: Sequence[Chosen], *, apart: bool = False) -> Iterator[Item | Rejection]:
+    """The items of all sources, one after the other.
+
+    Parameters
+    ----------
+    apart : an item of several measurements becomes one of each, named ``id@1``, ``id@2``, ...
+    """
     for one in chosen:
-        yield from one.items()
+        for item in one.items():
+            if apart and isinstance(item, Item) and len(item.labels) > 1:
+                for number, label in enumerate(item.labels, 1):
+                    yield replace(item, id=f"{item.id}@{number}", labels=(label,))
+            else:
+                yield item
 
 
 def _find_labels(source: Path, labels: Path | None) -> Path | None:

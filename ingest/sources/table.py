@@ -3,12 +3,16 @@
 Columns, by any of their names: an id, a structure file, a ligand file (or a residue of the structure
 file), a record number, and the affinity as ``labels.py`` knows it. All other columns ride along as text.
 A file may be a member of an archive: ``systems.zip!1abc/ligand.sdf``.
+
+Rows that repeat the id and the files of an earlier row are further measurements of the same complex: their
+labels join those of the first. A row with the id of an earlier one and other files is refused as such.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -20,6 +24,8 @@ from ..item import Item, Locator, Rejection
 from ..read import archive
 from .labels import ID, SMILES, LabelColumns, blank, header_of, pick, read_table, rows
 from .source import Request
+
+log = logging.getLogger("holoshard")
 
 STRUCTURE: Final = ("protein_path", "protein_file", "protein", "receptor_path", "receptor_file",
                     "receptor", "structure_path", "structure_file", "structure", "complex_path",
@@ -80,7 +86,7 @@ class Table:
         return f"{locator} has columns for an id, a structure file and a ligand"
 
     def items(self, request: Request) -> Iterator[Item | Rejection]:
-        """One a row, in the table's order."""
+        """One a row, in the table's order; one for all rows of the same id and files."""
         locator = find_table(request)
         frame = read_table(locator)
         columns = _Columns.of(frame.columns)
@@ -88,8 +94,32 @@ class Table:
             lacks = " and ".join(columns.missing)
             raise UsageError(f"the table {locator} lacks {lacks}; it has: {', '.join(frame.columns)}")
         base = _Base.of(request, locator, frame, columns.structure)
+        repeats = _repeats(frame, columns)
+        joined = {number for numbers in repeats.values() for number in numbers}
+        if joined:
+            log.info(
+                "%s: %d rows are further measurements of complexes of earlier rows", locator, len(joined)
+            )
         for number, row in enumerate(rows(frame), 1):
-            yield _item(number, row, columns, base)
+            if number in joined:
+                continue
+            item = _item(number, row, columns, base)
+            if isinstance(item, Item) and number in repeats:
+                more = (frame.row(later - 1, named=True) for later in repeats[number])
+                labels = [label for other in more for label in columns.affinity.labels(other)]
+                item = replace(item, labels=(*item.labels, *labels))
+            yield item
+
+
+def _repeats(frame: pl.DataFrame, columns: _Columns) -> dict[int, list[int]]:
+    """Row (from 1) of a complex that comes again -> its later rows."""
+    named = (columns.id, columns.structure, columns.ligand, columns.record, columns.name, columns.alternate)
+    keys = [column for column in dict.fromkeys(named) if column]
+    numbered = frame.select(keys).with_row_index("row number", offset=1).filter(pl.col(columns.id) != "")
+    groups = (
+        numbered.group_by(keys).agg(pl.col("row number").sort()).filter(pl.col("row number").list.len() > 1)
+    )
+    return {numbers[0]: numbers[1:] for numbers in groups["row number"].to_list()}
 
 
 def _has_files(request: Request, locator: Locator) -> bool:
