@@ -101,9 +101,14 @@ class Trace:
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.process_time() - start
 
-    def read(self, locator: Locator) -> None:
-        """Note a file that was read."""
-        self.files.append((PurePath(locator.member or locator.path).name, digest(locator)))
+    def read(self, locator: Locator, seen: str = "") -> None:
+        """Note a file that was read; ``seen`` is its stamp, if that is known."""
+        self.files.append((_name(locator), digest(locator, seen)))
+
+
+def _name(locator: Locator) -> str:
+    """The file's own name, or the member's."""
+    return PurePath(locator.member).name if locator.member else locator.path.name
 
 
 _T = TypeVar("_T")
@@ -218,24 +223,24 @@ def _receptor(locator: Locator, options: IngestOptions, trace: Trace) -> Recepto
         with trace.step("load"):
             data = load(locator)
         with trace.step("structure"):
-            found = read_structure(data, PurePath(locator.member or locator.path).name, options.assembly)
+            found = read_structure(data, _name(locator), options.assembly)
         with trace.step("select"):
             return as_receptor(found)
 
-    key = (str(locator), stamp(locator), options.assembly)
+    seen = stamp(locator)
     try:
-        receptor = _receptors.get(key, make)
+        receptor = _receptors.get((str(locator), seen, options.assembly), make)
     finally:
-        _note(locator, trace)
+        _note(locator, trace, seen)
     if not receptor.polymer.any():
         raise StructureError("no_protein", f"{locator} has no polymer residue, hence no pocket")
     return receptor
 
 
-def _note(locator: Locator, trace: Trace) -> None:
+def _note(locator: Locator, trace: Trace, seen: str) -> None:
     """Note a file if it can be read at all."""
     try:
-        trace.read(locator)
+        trace.read(locator, seen)
     except StructureError:
         return
 
@@ -245,18 +250,18 @@ def _ligand_of_files(item: Item, options: IngestOptions, trace: Trace) -> Ligand
     assert item.ligand is not None
     trouble: StructureError | None = None
     for locator in (item.ligand, *item.alternates):
+        seen = stamp(locator)
         try:
             with trace.step("load"):
-                key = (str(locator), stamp(locator))
+                key = (str(locator), seen)
                 data = _ligand_bytes.get(key, lambda at=locator: load(at))  # type: ignore[misc]
             with trace.step("ligand"):
-                name = PurePath(locator.member or locator.path).name
-                ligand = read_ligand(data, name, item.record, options.hydrogens)
+                ligand = read_ligand(data, _name(locator), item.record, options.hydrogens)
         except StructureError as error:
             trouble = trouble or error
-            _note(locator, trace)
+            _note(locator, trace, seen)
             continue
-        _note(locator, trace)
+        _note(locator, trace, seen)
         if trouble is not None:
             trace.repairs.append("alternate_file")
         return ligand

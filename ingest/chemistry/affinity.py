@@ -11,6 +11,7 @@ import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 from ...shards.complex import Affinity
@@ -269,6 +270,7 @@ def _plain(text: str) -> str:
     return text.translate(_SIGNS)
 
 
+@lru_cache(maxsize=256)  # a table has a handful of kinds and units
 def _canonical(kind: str) -> str:
     """A kind without case, blanks, brackets and underscores, a delta as d."""
     plain = _plain(kind).strip().lower()
@@ -276,6 +278,7 @@ def _canonical(kind: str) -> str:
     return plain if _RELATIVE.search(plain) else re.sub(r"delta|δ", "d", plain)
 
 
+@lru_cache(maxsize=256)
 def _molar(unit: str) -> int | None:
     """Power of ten of a unit of concentration."""
     exact = unit.replace(" ", "")
@@ -283,6 +286,7 @@ def _molar(unit: str) -> int | None:
     return found if found is not None else (_MOLAR.get(exact.lower()) if len(exact) > 1 else None)
 
 
+@lru_cache(maxsize=256)
 def _energy(unit: str) -> float | None:
     """kcal/mol in a unit of molar energy."""
     plain = re.sub(r"[\s_.]", "", unit.lower())

@@ -14,7 +14,8 @@ from ...shards.complex import BOND_ORDERS
 from ...shards.errors import StructureError
 from ..read.components import component
 from ..read.residue import BondTable, Entry, ligand_from_residue
-from .features import atom_of, ragged
+from .features import ragged
+from .linkage import atom_of
 from .molecule import Ligand
 from .receptor import Receptor
 from .select import residues_of

@@ -11,22 +11,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-import gemmi
 import numpy as np
 from numpy.typing import NDArray
 
 from ...shards.complex import BOND_ORDERS, CHIRALITIES, HYBRIDISATIONS
+from .linkage import NO_BONDS, bonds_between, unknown_bonds
 from .receptor import Receptor
-from .select import residues_of
 from .templates import ATOM_FEATURES, BOND_FEATURES, LIBRARY
 
 _SINGLE: Final = BOND_ORDERS.index("single")
 _R, _S = CHIRALITIES.index("R"), CHIRALITIES.index("S")
 _UNASSIGNED: Final = CHIRALITIES.index("unassigned")
 _FLAT: Final = 0.1  # angstrom^3: a smaller volume of three bonds tells no handedness (tetrahedral: about 2.5)
-_DISULFIDE: Final = 2.5  # angstrom; the bond is 2.05
-_TOLERANCE: Final = 0.45  # angstrom beyond the sum of covalent radii (as in OpenBabel and gemmi)
-_RADII: Final = np.array([gemmi.Element(z).covalent_r for z in range(119)], np.float64)
 _LONGEST: Final = 2.6  # angstrom: no covalent bond of a small molecule is longer, but for I-I
 _H_BOND: Final = 1.5  # angstrom: hydrogens are drawn 0.9 to 1.4 from their atom
 _PROTIC: Final = np.array([z in (7, 8) for z in range(256)])
@@ -59,10 +55,11 @@ class PocketAtoms:
 
 def ragged(start: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
     """start[0] .. start[0] + count[0], start[1] ..., one after the other."""
-    total = int(count.sum())
-    offset = np.zeros(len(count), np.int64)
-    np.cumsum(count[:-1], out=offset[1:])
-    return np.arange(total) + np.repeat(start - offset, count)
+    stop = count.cumsum()
+    if not len(stop):
+        return stop
+    found: NDArray[np.int64] = np.arange(stop[-1]) + (start - stop + count).repeat(count)
+    return found
 
 
 def pocket_atoms(receptor: Receptor, residues: NDArray[np.int64], hydrogens: bool = False) -> PocketAtoms:
@@ -76,33 +73,37 @@ def pocket_atoms(receptor: Receptor, residues: NDArray[np.int64], hydrogens: boo
     s = receptor.structure
     first, stop = s.residue_start[residues], s.residue_start[residues + 1]
     every = ragged(first, stop - first)
-    local = np.repeat(np.arange(len(residues)), stop - first)
-    heavy = s.element[every] > 1
-    rows, residue = every[heavy], local[heavy]
+    local = np.arange(len(residues)).repeat(stop - first)
+    element = s.element[every]
+    heavy = element > 1
+    kept = heavy.nonzero()[0]
+    drawn = every[~heavy] if len(kept) < len(every) else every[:0]
+    rows, residue, element = every[kept], local[kept], element[kept]
     template = receptor.template[residues]
     found = _found(receptor, residues, rows, residue)
-    spare = _doubles(s.position[rows], residue, found)
-    if len(spare):
-        rows, residue, found = (np.delete(column, spare) for column in (rows, residue, found))
     known = found >= 0
-    table = LIBRARY.atoms[found]
-    columns: dict[str, NDArray[Any]] = {k: table[:, i].copy() for i, k in enumerate(ATOM_FEATURES)}
-    columns["charge"] = columns["charge"].view(np.int8)
-    columns["element"] = s.element[rows]
-    # Charges that the file states come before those of the template.
-    columns["charge"] = np.where(s.charge[rows] != 0, s.charge[rows], columns["charge"])
-
     slot = _slots(template, residue, found, known)
+    spare: NDArray[np.int64] = rows[:0]
+    if (slot[1] >= 0).sum() < known.sum():  # two atoms in one slot
+        spare = _doubles(s.position[rows], residue, found)
+        rows, residue, found = (np.delete(column, spare) for column in (rows, residue, found))
+        element = s.element[rows]
+        known = found >= 0
+        slot = _slots(template, residue, found, known)
+    columns: dict[str, NDArray[Any]] = dict(zip(ATOM_FEATURES, LIBRARY.atoms[found].T.copy(), strict=True))
+    columns["element"] = element
+    # Charges that the file states come before those of the template.
+    stated = s.charge[rows]
+    columns["charge"] = np.where(stated != 0, stated, columns["charge"].view(np.int8))
     ends, features = _template_bonds(template, slot)
     columns["chirality"] = _handedness(template, slot, s.position[rows])
-    more = _bonds_between(receptor, residues, rows)
-    loose = _unknown_bonds(receptor, rows, residue, known)
-    extra = np.concatenate([more.inside, loose])
-    order = np.concatenate([np.full(len(more.inside), _SINGLE), np.zeros(len(loose), np.int64)])
-    plain = np.zeros((len(extra), len(BOND_FEATURES)), np.uint8)
-    plain[:, 0] = order
-    plain[: len(more.inside), 1] = more.conjugated
-    atoms = np.concatenate([ends, extra])
+    more = bonds_between(receptor, residues, rows)
+    loose = unknown_bonds(receptor, rows, residue, known)
+    n = len(more.inside)
+    plain = np.zeros((n + len(loose), len(BOND_FEATURES)), np.uint8)
+    plain[:n, 0] = _SINGLE
+    plain[:n, 1] = more.conjugated
+    atoms = np.concatenate([ends, more.inside, loose])
     features = np.concatenate([features, plain])
     degree = np.bincount(np.concatenate([atoms.ravel(), more.outside]), minlength=len(rows))
     columns["degree"] = degree.astype(np.uint8)
@@ -110,9 +111,9 @@ def pocket_atoms(receptor: Receptor, residues: NDArray[np.int64], hydrogens: boo
     usual[more.beyond] -= usual[more.beyond] > 0
     atoms, features = _sorted_bonds(atoms, features)
     found_ = PocketAtoms(rows, residues, residue, columns, atoms, _named(features), len(spare))
-    if heavy.all():
+    if not len(drawn):
         return found_
-    drawn, owners = every[~heavy], local[~heavy]
+    owners = local[~heavy]
     parents = _parents(s.position, drawn, owners, rows, residue)
     _count_drawn(columns, parents, residue, len(residues), known)
     return _with_hydrogens(found_, drawn, owners, parents) if hydrogens else found_
@@ -187,12 +188,10 @@ def _template_bonds(
     start = LIBRARY.bond_start[template]
     count = LIBRARY.bond_start[template + 1] - start
     rows = ragged(start, count)
-    ends = (
-        atom[LIBRARY.bonds[rows] + np.repeat(base, count)[:, None]]
-        if len(rows)
-        else np.zeros((0, 2), np.int64)
-    )
-    both = (ends >= 0).all(axis=1)
+    if not len(rows):
+        return NO_BONDS, LIBRARY.bond_features[rows]
+    ends = atom[LIBRARY.bonds[rows] + base.repeat(count)[:, None]]
+    both = ((ends[:, 0] >= 0) & (ends[:, 1] >= 0)).nonzero()[0]
     return ends[both], LIBRARY.bond_features[rows[both]]
 
 
@@ -209,130 +208,15 @@ def _handedness(
     rows = ragged(start, count)
     if not len(rows):
         return found
-    four = atom[LIBRARY.centres[rows] + np.repeat(base, count)[:, None]]
-    whole = (four >= 0).all(axis=1)
+    four = atom[LIBRARY.centres[rows] + base.repeat(count)[:, None]]
+    whole = (four.min(axis=1) >= 0).nonzero()[0]
     four, sign = four[whole], LIBRARY.handedness[rows[whole]]
     legs = position[four[:, 1:]] - position[four[:, :1]]
-    cross = np.stack([
-        legs[:, 1, 1] * legs[:, 2, 2] - legs[:, 1, 2] * legs[:, 2, 1],
-        legs[:, 1, 2] * legs[:, 2, 0] - legs[:, 1, 0] * legs[:, 2, 2],
-        legs[:, 1, 0] * legs[:, 2, 1] - legs[:, 1, 1] * legs[:, 2, 0],
-    ], axis=1)  # fmt: skip
-    volume = np.einsum("ij,ij->i", legs[:, 0], cross)
+    (ax, ay, az), (bx, by, bz), (cx, cy, cz) = legs.transpose(1, 2, 0)
+    volume = ax * (by * cz - bz * cy) + ay * (bz * cx - bx * cz) + az * (bx * cy - by * cx)
     label = np.where((volume > 0) == (sign > 0), _R, _S)
     found[four[:, 0]] = np.where(np.abs(volume) < _FLAT, _UNASSIGNED, label)
     return found
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Between:
-    """Bonds between residues, at least one end in the pocket.
-
-    inside : (k, 2), pocket rows of both ends; conjugated : (k,), 1 for amides
-    outside : (j,), the end that is in the pocket of a bond that leaves it
-    beyond : pocket rows of the ends of bonds that are not along the chain
-    """
-
-    inside: NDArray[np.int64]
-    conjugated: NDArray[np.uint8]
-    outside: NDArray[np.int64]
-    beyond: NDArray[np.int64]
-
-
-def _bonds_between(receptor: Receptor, residues: NDArray[np.int64], rows: NDArray[np.int64]) -> _Between:
-    s = receptor.structure
-    place = np.full(s.n_atoms, -1, np.int64)
-    place[rows] = np.arange(len(rows))
-    touched = np.zeros(s.n_residues, bool)
-    touched[residues] = True
-    touched[np.maximum(residues - 1, 0)] = True
-    near = np.flatnonzero(touched & receptor.joined)
-    chain = np.stack([receptor.carbonyl[near], receptor.amide[near + 1]], axis=1) if len(near) else _NONE
-    links = _links(receptor)
-    other = np.array(links + _disulfides(receptor, rows, links), np.int64).reshape(-1, 2)
-    pairs = np.concatenate([chain, other])
-    ends = place[pairs]
-    here = (ends >= 0).sum(axis=1)
-    amide = (s.element[pairs] == 7).any(axis=1)
-    amide[len(chain) :] = False
-    beyond = ends[len(chain) :]
-    return _Between(
-        ends[here == 2],
-        amide[here == 2].astype(np.uint8),
-        ends[here == 1].max(axis=1, initial=-1),
-        beyond[beyond >= 0],
-    )
-
-
-_NONE: Final = np.zeros((0, 2), np.int64)
-
-
-def _links(receptor: Receptor) -> list[tuple[int, int]]:
-    """Atoms that covalent links of the file bond, not those of the chain itself."""
-    s = receptor.structure
-    found = []
-    for link in s.links:
-        if link.kind in ("metal", "hydrogen"):
-            continue
-        a, b = residues_of(s, link)
-        if a < 0 or b < 0 or a == b or (abs(a - b) == 1 and receptor.joined[min(a, b)]):
-            continue
-        pair = (atom_of(receptor, a, link.first.atom), atom_of(receptor, b, link.second.atom))
-        if min(pair) >= 0 and not (link.kind == "unknown" and _has_metal(receptor, pair)):
-            found.append((min(pair), max(pair)))
-    return found
-
-
-def _has_metal(receptor: Receptor, pair: tuple[int, int]) -> bool:
-    return any(gemmi.Element(int(receptor.structure.element[i])).is_metal for i in pair)
-
-
-def atom_of(receptor: Receptor, residue: int, name: str) -> int:
-    """Atom of that name in a residue, -1 if there is none."""
-    s = receptor.structure
-    start, stop = int(s.residue_start[residue]), int(s.residue_start[residue + 1])
-    at = np.flatnonzero(s.name[start:stop] == name.encode("latin-1", "replace")[:8])
-    return start + int(at[0]) if len(at) else -1
-
-
-def _disulfides(
-    receptor: Receptor, rows: NDArray[np.int64], stated: list[tuple[int, int]]
-) -> list[tuple[int, int]]:
-    """Sulfur pairs near enough, at least one of them in the pocket, that no link states."""
-    s = receptor.structure
-    here = rows[s.name.view(np.uint64)[rows] == _SG]
-    if not len(here):
-        return []
-    every = np.flatnonzero(s.name.view(np.uint64) == _SG)
-    gap = s.position[here][:, None] - s.position[every][None]
-    i, j = np.nonzero(np.einsum("ijk,ijk->ij", gap, gap) < _DISULFIDE**2)
-    pairs = {
-        (min(a, b), max(a, b)) for a, b in zip(here[i].tolist(), every[j].tolist(), strict=True) if a != b
-    }
-    return sorted(pairs - set(stated))
-
-
-_SG: Final = np.frombuffer(b"SG".ljust(8, b"\0"), np.uint64)[0]
-
-
-def _unknown_bonds(
-    receptor: Receptor, rows: NDArray[np.int64], residue: NDArray[np.int64], known: NDArray[np.bool_]
-) -> NDArray[np.int64]:
-    """Bonds of atoms that no template knows, to atoms of their own residue, by distance."""
-    if known.all():
-        return _NONE
-    s = receptor.structure
-    found = []
-    for here in np.unique(residue[~known]).tolist():
-        atoms = np.flatnonzero(residue == here)
-        position = s.position[rows[atoms]]
-        radius = _RADII[s.element[rows[atoms]]]
-        gap = position[:, None] - position[None]
-        near = np.einsum("ijk,ijk->ij", gap, gap) < (radius[:, None] + radius[None] + _TOLERANCE) ** 2
-        i, j = np.nonzero(np.triu(near, 1))
-        fresh = ~(known[atoms[i]] & known[atoms[j]])
-        found.append(np.stack([atoms[i[fresh]], atoms[j[fresh]]], axis=1))
-    return np.concatenate(found)
 
 
 def _parents(
@@ -344,18 +228,19 @@ def _parents(
 ) -> NDArray[np.int64]:
     """Pocket row of the nearest heavy atom in the residue of each drawn hydrogen, -1 if none is near."""
     parents = np.full(len(drawn), -1, np.int64)
-    count = np.bincount(residue, minlength=int(owner.max()) + 1)
-    start = np.cumsum(count) - count
-    some = np.flatnonzero(count[owner] > 0)
-    width = count[owner[some]]
+    count = np.bincount(residue, minlength=int(owner[-1]) + 1)
+    width = count[owner]
+    some = width.nonzero()[0]
     if not len(some):
         return parents
-    candidates = ragged(start[owner[some]], width)
-    gap = np.repeat(position[drawn[some]], width, axis=0) - position[rows[candidates]]
+    width = width[some]
+    candidates = ragged((count.cumsum() - count)[owner[some]], width)
+    pair = np.arange(len(some)).repeat(width)
+    gap = position[drawn[some]][pair] - position[rows][candidates]
     square = np.einsum("ij,ij->i", gap, gap)
-    least = np.minimum.reduceat(square, np.cumsum(width) - width)
-    which = np.flatnonzero(square == np.repeat(least, width))[::-1]  # of equals the first is written last
-    parents[some[np.repeat(np.arange(len(some)), width)[which]]] = candidates[which]
+    least = np.minimum.reduceat(square, width.cumsum() - width)
+    which = (square == least[pair]).nonzero()[0][::-1]  # of equals the first is written last
+    parents[some[pair[which]]] = candidates[which]
     parents[some[least >= _H_BOND**2]] = -1
     return parents
 
@@ -374,21 +259,24 @@ def _count_drawn(
     are taken together, since its template is only one of two tautomers.
     """
     drawn = np.bincount(parents[parents >= 0], minlength=len(residue))
-    element, charge, usual = columns["element"], columns["charge"].copy(), columns["hydrogens"].copy()
-    some = np.zeros(n_residues, bool)
-    some[residue[drawn > 0]] = True
-    carbon = np.zeros(n_residues, bool)
-    carbon[residue[(drawn > 0) & (element == 6)]] = True
-    counted = some[residue] & (_PROTIC[element] | carbon[residue])
+    element, charge, usual = columns["element"], columns["charge"], columns["hydrogens"]
+    some, carbon = np.zeros((2, n_residues), bool)
+    bearing = drawn.nonzero()[0]
+    some[residue[bearing]] = True
+    carbon[residue[bearing[element[bearing] == 6]]] = True
+    protic = _PROTIC[element]
+    counted = some[residue] & (protic | carbon[residue])
     columns["hydrogens"] = np.where(counted, drawn, usual).astype(np.uint8)
-    change = np.where(counted & _PROTIC[element] & known, drawn - usual.astype(np.int64), 0)
-    aromatic = (columns["aromatic"] == 1) & (element == 7)
-    total = np.bincount(residue[aromatic], change[aromatic], minlength=n_residues)
-    settled = aromatic & (total[residue] == 0)
-    change[settled] = 0
-    gained = aromatic & (total[residue] > 0)
-    change[gained & (change < 0)] = 0
-    columns["charge"] = np.clip(charge + change, -3, 3).astype(np.int8)
+    settled = (counted & protic & known).nonzero()[0]
+    change = np.zeros(len(residue), np.int64)
+    change[settled] = drawn[settled] - usual[settled]
+    ring = ((columns["aromatic"] == 1) & (element == 7)).nonzero()[0]
+    if len(ring):
+        nitrogens = change[ring]
+        total = np.bincount(residue[ring], nitrogens, minlength=n_residues)[residue[ring]]
+        nitrogens[(total == 0) | ((total > 0) & (nitrogens < 0))] = 0
+        change[ring] = nitrogens
+    columns["charge"] = (charge + change).clip(-3, 3).astype(np.int8)
 
 
 def _with_hydrogens(
@@ -420,11 +308,13 @@ def _sorted_bonds(
     atoms: NDArray[np.int64], features: NDArray[np.uint8]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """First atom before second, bonds in order, each once."""
-    low, high = atoms.min(axis=1, initial=1 << 40), atoms.max(axis=1, initial=0)
-    key = (low << 32) | high
-    order = np.argsort(key, kind="stable")
+    first, second = atoms.T
+    key = (np.minimum(first, second) << 32) | np.maximum(first, second)
+    order = key.argsort(kind="stable")
     key = key[order]
-    fresh = np.ones(len(key), bool)
-    fresh[1:] = key[1:] != key[:-1]
-    order = order[fresh]
-    return np.stack([low[order], high[order]], axis=1), features[order]
+    again = (key[1:] == key[:-1]).nonzero()[0] + 1
+    if len(again):
+        order, key = np.delete(order, again), np.delete(key, again)
+    found = np.empty((len(key), 2), np.int64)
+    found[:, 0], found[:, 1] = key >> 32, key & 0xFFFFFFFF
+    return found, features[order]

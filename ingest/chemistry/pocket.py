@@ -67,18 +67,13 @@ def find_pocket(
     """
     s = receptor.structure
     low, high = position.min(axis=0) - radius, position.max(axis=0) + radius
-    inside = s.element > 1
-    for axis in range(3):
-        column = s.position[:, axis]
-        inside &= (column >= low[axis]) & (column <= high[axis])
-    atoms = np.flatnonzero(inside)
+    atoms = _in_box(s.position, low, high)
+    atoms = atoms[s.element[atoms] > 1]
     residue = s.residue[atoms]
-    skip = np.zeros(s.n_residues, bool)
-    if not waters:
-        skip |= receptor.role == ROLE["water"]
+    skip = receptor.role == ROLE["water"] if not waters else np.zeros(s.n_residues, bool)
     if own is not None:
         skip[own] = True
-    wanted = ~skip[residue]
+    wanted = (~skip[residue]).nonzero()[0]
     atoms, residue = atoms[wanted], residue[wanted]
     origin = position.mean(axis=0)
     near, nearest = _squared(s.position[atoms] - origin, position - origin)
@@ -89,11 +84,23 @@ def find_pocket(
     close = nearest <= radius * radius
     found = np.zeros(s.n_residues, bool)
     found[residue[close]] = True
-    residues = np.flatnonzero(found)
+    residues = found.nonzero()[0]
     if not len(residues):
         raise StructureError("pocket_empty", f"no residue within {radius:g} angstrom of the ligand")
     free = nearest if not len(bonded) else np.where(np.isin(atoms, bonded), np.inf, nearest)
     return Pocket(residues, copies, float(np.sqrt(free.min())))
+
+
+def _in_box(
+    position: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Atoms in a box, one axis after another: fewer are left for each."""
+    column = position[:, 0]
+    atoms: NDArray[np.int64] = ((column >= low[0]) & (column <= high[0])).nonzero()[0]
+    for axis in (1, 2):
+        column = position[:, axis][atoms]
+        atoms = atoms[(column >= low[axis]) & (column <= high[axis])]
+    return atoms
 
 
 def _squared(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -51,11 +51,12 @@ def resolve_altlocs(found: Structure) -> Structure:
     lettered = found.altloc != 0
     if not lettered.any():
         return found
-    place = _places(found)[found.residue]
-    letter = found.altloc[lettered].astype(np.int64)
-    groups, inverse = np.unique(place[lettered] * 256 + letter, return_inverse=True)
+    rows = lettered.nonzero()[0]
+    place = _places(found, found.residue[rows])
+    letter = found.altloc[rows]
+    groups, inverse = np.unique(place * 256 + letter, return_inverse=True)
     inverse = inverse.ravel()
-    occupancy = np.round(found.occupancy[lettered].astype(np.float64), 4)
+    occupancy = np.round(found.occupancy[rows].astype(np.float64), 4)
     mean = np.bincount(inverse, occupancy) / np.bincount(inverse)
     order = np.lexsort((groups % 256, -np.round(mean, 6), groups // 256))
     where = groups[order] // 256
@@ -63,17 +64,19 @@ def resolve_altlocs(found: Structure) -> Structure:
     first[1:] = where[1:] != where[:-1]
     best = np.zeros(int(place.max()) + 1, np.uint8)
     best[where[first]] = (groups[order[first]] % 256).astype(np.uint8)
-    keep = ~lettered | (found.altloc == best[place])
-    return _without_doubles(found.take(keep))
+    lettered[rows[letter == best[place]]] = False
+    return _without_doubles(found.take(~lettered))
 
 
-def _places(found: Structure) -> NDArray[np.int64]:
-    """Number of each residue's place in the chain: residues of two names at one place share it."""
-    keys = np.stack([
-        found.residue_chain.view(np.uint64).astype(np.int64), found.residue_number.astype(np.int64),
-        found.residue_insertion.astype(np.int64),
-    ], axis=1)  # fmt: skip
-    return np.unique(keys, axis=0, return_inverse=True)[1].ravel()
+def _places(found: Structure, residue: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Number of the place in the chain of some atoms' residues: two names at one place share it."""
+    rows = np.flatnonzero(np.bincount(residue))
+    chain = found.residue_chain.view(np.uint64)[rows].tolist()
+    number, insertion = found.residue_number[rows].tolist(), found.residue_insertion[rows].tolist()
+    known: dict[tuple[int, int, int], int] = {}
+    place = np.zeros(found.n_residues, np.int64)
+    place[rows] = [known.setdefault(key, len(known)) for key in zip(chain, number, insertion, strict=True)]
+    return place[residue]
 
 
 def _without_doubles(found: Structure) -> Structure:
@@ -100,9 +103,10 @@ def as_receptor(found: Structure) -> Receptor:
     role = _roles(found, template)
     c, n = _link_atoms(found, role)
     joined = np.zeros(found.n_residues, bool)
-    here = np.flatnonzero((c[:-1] >= 0) & (n[1:] >= 0))
+    here = ((c[:-1] >= 0) & (n[1:] >= 0)).nonzero()[0]
     if len(here):
-        same = found.residue_chain[here] == found.residue_chain[here + 1]
+        chain = found.residue_chain.view(np.uint64)[here]
+        same = chain == found.residue_chain.view(np.uint64)[here + 1]
         gap = found.position[c[here]] - found.position[n[here + 1]]
         joined[here] = same & (np.einsum("ij,ij->i", gap, gap) < _BOND**2)
     polymer = _POLYMER[role]
@@ -116,7 +120,7 @@ def as_receptor(found: Structure) -> Receptor:
 def _roles(found: Structure, template: NDArray[np.int64]) -> NDArray[np.uint8]:
     role = LIBRARY.role[template]
     water = LIBRARY.water_model[template]
-    for row in np.flatnonzero((role == 0) | water).tolist():  # few, if any
+    for row in ((role == 0) | water).nonzero()[0].tolist():  # few, if any
         atoms = slice(int(found.residue_start[row]), int(found.residue_start[row + 1]))
         heavy = found.element[atoms] > 1
         names = set(found.name[atoms].tolist())
@@ -146,7 +150,7 @@ def _link_atoms(found: Structure, role: NDArray[np.uint8]) -> tuple[NDArray[np.i
         pairs += [(forward, _O3, True), (backward, _P, True)]
     chain = _POLYMER[role]
     for column, key, is_nucleic in pairs:
-        atoms = np.flatnonzero(names == key)
+        atoms = (names == key).nonzero()[0]
         residues = found.residue[atoms]
         fits = nucleic[residues] if is_nucleic else (chain & ~nucleic)[residues]
         column[residues[fits]] = atoms[fits]
@@ -154,14 +158,15 @@ def _link_atoms(found: Structure, role: NDArray[np.uint8]) -> tuple[NDArray[np.i
 
 
 def _sequences(found: Structure, template: NDArray[np.int64], polymer: NDArray[np.bool_]) -> dict[str, str]:
-    rows = np.flatnonzero(polymer)
+    rows = polymer.nonzero()[0]
     if not len(rows):
         return {}
     letters = LIBRARY.letter[template[rows]]
     chains = found.residue_chain[rows].view(np.uint64)
-    edges = [0, *(np.flatnonzero(chains[1:] != chains[:-1]) + 1).tolist(), len(rows)]
+    edges = [0, *((chains[1:] != chains[:-1]).nonzero()[0] + 1).tolist(), len(rows)]
+    text = letters.tobytes().decode()
     found_: dict[str, str] = {}
     for start, stop in pairwise(edges):
         name = found.residue_chain[rows[start]].decode("latin-1")
-        found_[name] = found_.get(name, "") + b"".join(letters[start:stop].tolist()).decode()
+        found_[name] = found_.get(name, "") + text[start:stop].replace("\0", "")
     return {name: letters for name, letters in found_.items() if letters}

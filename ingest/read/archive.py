@@ -74,9 +74,12 @@ def load(locator: Locator) -> bytes:
     return data
 
 
-def digest(locator: Locator) -> str:
-    """SHA-256 of the file as it lies, compressed if it is: what ``sha256sum`` prints. Raises as `load`."""
-    seen = stamp(locator)
+def digest(locator: Locator, seen: str = "") -> str:
+    """SHA-256 of the file as it lies, compressed if it is: what ``sha256sum`` prints. Raises as `load`.
+
+    ``seen`` is the stamp of a moment ago, where the caller has it.
+    """
+    seen = seen or stamp(locator)
     known = _DIGESTS.get(locator)
     if known and known[0] == seen:
         return known[1]

@@ -44,7 +44,7 @@ class _Lines:
     def __init__(self, data: bytes) -> None:
         self.data = data
         text = np.frombuffer(data, np.uint8)
-        ends = np.flatnonzero(text == 10)
+        ends = (text == 10).nonzero()[0]
         if not data.endswith(b"\n"):
             ends = np.append(ends, len(data))
         self.start = np.zeros(len(ends), np.int64)
@@ -58,7 +58,7 @@ class _Lines:
         )
         self.record = words[np.minimum(self.start, len(words) - 1)]
         self.is_atom = (self.record == _ATOM) | (self.record == _HETATM)
-        over = np.flatnonzero((self.record & np.uint32(0xFFFFFF)) == _END)
+        over = ((self.record & np.uint32(0xFFFFFF)) == _END).nonzero()[0]
         for line in over.tolist():  # END closes the file, ENDMDL a model
             at = int(self.start[line])
             if data[at : at + int(self.length[line])].strip() == b"END":
@@ -68,6 +68,10 @@ class _Lines:
     def rows(self) -> NDArray[np.uint8]:
         """The atom lines as an array of characters, shape (n, 80), blank past their ends."""
         start, length = self.start[self.is_atom], self.length[self.is_atom]
+        size, span = int(length[0]), int(start[-1] - start[0])
+        if size >= 80 and span == (len(start) - 1) * (size + 1) and (length == size).all():
+            text = np.frombuffer(self.data, np.uint8)  # one line after the other: no need to copy them
+            return np.ndarray((len(start), 80), np.uint8, text, int(start[0]), (size + 1, 1))
         if int(start[-1]) + 80 <= len(self.data):
             text = np.frombuffer(self.data, np.uint8)
         else:

@@ -134,13 +134,14 @@ class Structure:
         ----------
         keep : mask, shape (n_atoms,)
         """
-        old = self.residue[keep]
+        rows = keep.nonzero()[0]
+        old = self.residue[rows]
         counts = np.bincount(old, minlength=self.n_residues)
         alive = counts > 0
         renumber = np.cumsum(alive, dtype=np.int32) - np.int32(1)
         start = np.zeros(int(alive.sum()) + 1, np.int64)
         np.cumsum(counts[alive], out=start[1:])
-        atoms = {k: getattr(self, k)[keep] for k in ATOM_COLUMNS}
+        atoms = {k: getattr(self, k).take(rows, axis=0) for k in ATOM_COLUMNS}
         residues = {k: getattr(self, k)[alive] for k in RESIDUE_COLUMNS}
         return replace(self, **atoms, **residues, residue=renumber[old], residue_start=start)
 
