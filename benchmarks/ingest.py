@@ -7,6 +7,8 @@ vs_biopython      times the time of :func:`straightforward`: Biopython, RDKit, a
 vs_parse_floor    times the bare reading of both files by gemmi and RDKit, with nothing done to them: at
                   least 1, the less the better
 two_workers       speed of two processes over one (with two free cores)
+cif_vs_atomworks  times as fast as atomworks' parse on mmCIF.gz: first assembly, bonds of the dictionary, and
+                  of ours every ligand site as a complex; left out where atomworks is not installed
 
     HOLOSHARD_SHARED=... python benchmarks/ingest.py [--quick] [--json]
 """
@@ -15,11 +17,13 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gzip
 import io
 import json
 import math
 import multiprocessing
 import os
+import tempfile
 import time
 import warnings
 from collections import Counter
@@ -32,7 +36,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import gemmi
 import numpy as np
 from Bio.PDB import PDBParser
+from Bio.SeqUtils import seq1
 from rdkit import Chem, rdBase
+from rdkit.Chem import rdCIPLabeler
 from rdkit.Chem.Scaffolds import MurckoScaffold
 
 from holoshard.ingest import pipeline
@@ -41,6 +47,7 @@ from holoshard.ingest.item import Item, Label, Locator, Rejection
 from holoshard.ingest.pipeline import IngestOptions, Trace, clear_caches, process
 from holoshard.ingest.read.archive import load
 from holoshard.ingest.read.molblock import split_records
+from holoshard.ingest.sites import find_sites
 
 OPTIONS = IngestOptions()
 QUICK = 40
@@ -63,8 +70,16 @@ def items(root: Path) -> list[Item]:
 
 
 def straightforward(protein: bytes, ligand: bytes) -> dict[str, Any]:
-    """What one would write first: the same pocket, the same features, atom by atom."""
+    """What one would write first: Biopython reads the protein, NumPy measures the distances of one residue
+    after another, RDKit reads the ligand and the pocket as a PDB block; then, atom by atom and bond by bond,
+    the features of both, R and S of the ligand by the full rules, its SMILES, InChIKey and scaffold, and
+    the sequences of the chains.
+
+    It leaves out what a record has beyond that: alternate locations resolved, bonds to residues outside the
+    pocket, charges and hydrogens of the whole protein's chemistry, repairs, header, links, label, checks.
+    """
     mol = Chem.MolFromMolBlock(ligand.decode("latin-1"))
+    rdCIPLabeler.AssignCIPLabels(mol)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = next(iter(PDBParser(QUIET=True).get_structure("x", io.StringIO(protein.decode("latin-1")))))
@@ -89,15 +104,16 @@ def straightforward(protein: bytes, ligand: bytes) -> dict[str, Any]:
     Chem.SanitizeMol(pocket, catchErrors=True)
     features = [
         (a.GetAtomicNum(), a.GetFormalCharge(), str(a.GetHybridization()), a.GetDegree(), a.GetTotalNumHs(),
-         a.GetIsAromatic(), a.IsInRing())
+         a.GetIsAromatic(), a.IsInRing(), a.GetProp("_CIPCode") if a.HasProp("_CIPCode") else "")
         for m in (mol, pocket) for a in m.GetAtoms()
     ]  # fmt: skip
     bonds = [
         (b.GetBeginAtomIdx(), b.GetEndAtomIdx(), str(b.GetBondType()), b.GetIsConjugated(), b.IsInRing())
         for m in (mol, pocket) for b in m.GetBonds()
     ]  # fmt: skip
+    sequences = {chain.id: "".join(seq1(r.resname) for r in chain if r.id[0] == " ") for chain in model}
     return {
-        "features": features, "bonds": bonds, "smiles": Chem.MolToSmiles(mol),
+        "features": features, "bonds": bonds, "sequences": sequences, "smiles": Chem.MolToSmiles(mol),
         "key": Chem.MolToInchiKey(mol), "scaffold": MurckoScaffold.MurckoScaffoldSmiles(mol=mol),
     }  # fmt: skip
 
@@ -125,7 +141,7 @@ class Contents:
 
 def ours(item: Item, trace: Trace | None = None) -> None:
     clear_caches()
-    molecule._IDENTITIES.clear()  # InChIKeys and scaffolds of compounds met before
+    molecule.forget()  # InChIKeys and scaffolds of compounds met before
     found = process(item, OPTIONS, trace)
     if isinstance(found, Rejection):
         raise SystemExit(f"{item.id}: {found.reason}: {found.message}")
@@ -160,6 +176,37 @@ def two_workers(chosen: list[Item]) -> float:
     return seconds[1] / seconds[2]
 
 
+def cif_vs_atomworks(root: Path, rounds: int) -> float | None:
+    """CPU time of atomworks over ours for the deposited mmCIF files of the pack, packed with gzip."""
+    try:
+        from atomworks.io import parse
+    except Exception as error:  # it may be there and lack something of its own
+        print(f"cif_vs_atomworks left out: {type(error).__name__}: {error}".partition("\n")[0])
+        return None
+    total: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for source in sorted((root / "layouts/rcsb_same_entry").glob("*.cif")):
+            path = Path(folder) / f"{source.name}.gz"
+            path.write_bytes(gzip.compress(source.read_bytes()))
+            item = Item(source.stem, Locator(path), assembly="1", sites=True)
+            jobs = [lambda i=item: sites(i), lambda p=path: parse(p, build_assembly=["1"])]
+            for job in jobs:
+                job()  # either makes its templates once
+            mine, peer = least(rounds, jobs)
+            total.update({"holoshard": mine, "atomworks": peer})
+    return total["atomworks"] / total["holoshard"]
+
+
+def sites(item: Item) -> None:
+    """Every ligand of a structure as a complex."""
+    clear_caches()
+    molecule.forget()
+    found = find_sites(item, OPTIONS)
+    for one in [] if isinstance(found, Rejection) else found:
+        process(one, OPTIONS)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -176,6 +223,7 @@ def main() -> None:
     chosen = items(Path(given.shared) / "data/real")
     if given.quick:
         chosen = chosen[:: max(len(chosen) // QUICK, 1)][:QUICK]
+    peer = cif_vs_atomworks(Path(given.shared) / "data/real", 3)
     contents = Contents(chosen)
     pipeline.load = contents.load  # type: ignore[assignment]
     work(chosen)  # the dictionary and the templates are made once a process
@@ -195,6 +243,7 @@ def main() -> None:
         "vs_biopython": cpu["biopython"] / cpu["holoshard"],
         "vs_parse_floor": cpu["holoshard"] / cpu["floor"],
         "two_workers": two_workers(chosen),
+        **({} if peer is None else {"cif_vs_atomworks": peer}),
     }
     size = np.mean([len(p) for p, _ in contents.pairs]) / 1000
     print(f"{n} complexes, proteins of {size:.0f} kB, one process")

@@ -299,15 +299,20 @@ def _number(text: str, label: str) -> float:
     """A number as tables write it: thousands with commas, decimal commas, ``1.2x10^-7``, an error bar after
     it.
     """
-    plain = _TIMES_TEN.sub(r"e\1", _ERROR_BAR.sub("", _plain(text).strip()))
-    if re.fullmatch(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?", plain):
-        plain = plain.replace(",", "")
-    elif plain.count(",") == 1 and "." not in plain:
-        plain = plain.replace(",", ".")
-    plain = plain.replace(" ", "")
+    plain = text if _NUMBER.fullmatch(text) else _plain_number(text)
     if not _NUMBER.fullmatch(plain):
         raise StructureError("label_unreadable", f"number {text!r} of the label {label!r}")
     value = float(plain)
     if not math.isfinite(value):
         raise StructureError("label_unreadable", f"number {text!r} of the label {label!r} is not finite")
     return value
+
+
+def _plain_number(text: str) -> str:
+    """A number without its writer's habits."""
+    plain = _TIMES_TEN.sub(r"e\1", _ERROR_BAR.sub("", _plain(text).strip()))
+    if re.fullmatch(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?", plain):
+        plain = plain.replace(",", "")
+    elif plain.count(",") == 1 and "." not in plain:
+        plain = plain.replace(",", ".")
+    return plain.replace(" ", "")

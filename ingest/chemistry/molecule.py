@@ -137,7 +137,7 @@ class Posed:
 
 
 def to_ligand(posed: Posed) -> Ligand:
-    """Arrays and descriptors of a perceived molecule.
+    """Arrays and descriptors of a perceived molecule, which loses its conformer.
 
     Raises StructureError, ``ligand_unreadable``, for what RDKit perceives but cannot write.
     """
@@ -162,6 +162,9 @@ def _to_ligand(posed: Posed) -> Ligand:
             _keep_tetrahedral(some)
         smiles = Chem.MolToSmiles(heavy)
     _label_stereo(mol, smiles)
+    position = mol.GetConformer().GetPositions()
+    # With coordinates InChI perceives stereo anew; the key must depend on what the SMILES says alone.
+    heavy.RemoveAllConformers()
     atoms = _atom_columns(mol)
     bonds = _bond_columns(mol, stereo="/" in smiles or "\\" in smiles)
     key, murcko = _identity(smiles, heavy)
@@ -174,7 +177,7 @@ def _to_ligand(posed: Posed) -> Ligand:
     degree = np.bincount(first[atoms["element"][second] != 1], minlength=n)
     degree += np.bincount(second[atoms["element"][first] != 1], minlength=n)
     return Ligand(
-        position=mol.GetConformer().GetPositions(),
+        position=position,
         degree=degree.astype(np.uint8),
         name=name,
         row=posed.row,
@@ -205,10 +208,7 @@ def forget() -> None:
 
 
 def inchikey(mol: Any) -> str:
-    """Standard InChIKey, or "" where InChI refuses the molecule."""
-    # With coordinates InChI perceives stereo anew; the key must depend on what the SMILES says alone.
-    mol = Chem.Mol(mol)
-    mol.RemoveAllConformers()
+    """Standard InChIKey of a molecule without conformers, or "" where InChI refuses it."""
     try:
         return str(rdinchi.MolToInchiKey(mol, "")) or str(rdinchi.MolToInchiKey(_without_dative(mol), ""))
     except Chem.MolSanitizeException:

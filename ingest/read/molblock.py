@@ -136,10 +136,10 @@ def _sanitise_v2000(lines: list[str]) -> tuple[list[str], tuple[str, ...], tuple
             f"{len(lines) - 4} lines after a counts line that promises {n_atoms} atoms and {n_bonds} bonds",
         )
     repairs = []
-    if any(line[_HCOUNT].strip(" 0") for line in atoms):
+    if "".join([line[_HCOUNT] for line in atoms]).strip(" 0"):
         atoms = [line[:42] + "  0" + line[45:] if len(line) > 42 else line for line in atoms]
         repairs.append("sdf_hcount_field")
-    if any(line[_TOPOLOGY].strip(" 0") for line in bonds):
+    if "".join([line[_TOPOLOGY] for line in bonds]).strip(" 0"):
         bonds = [line[:15] + "  0" + line[18:] if len(line) > 15 else line for line in bonds]
         repairs.append("sdf_bond_topology")
     symbols = tuple([line[31:34].strip() for line in atoms])
