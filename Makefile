@@ -79,7 +79,7 @@ eval:
 	$(RUN) eval $(RUN_DIR) --split $(EVAL_SPLIT)
 
 test: $(READY) ## Run the tests
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 check: lint types test ## Everything that must pass: ruff, mypy --strict and the tests
 

@@ -16,6 +16,10 @@ from ..shards.errors import UsageError
 from .configfile import load_config
 from .launch import is_launched, launch
 
+# Read by OpenMP when torch is imported, which the commands do: threads that wait for each other by turning
+# in circles make a step fifty times slower as soon as anything else wants their cores.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 log = logging.getLogger("holoshard")
 RESULT = "result.json"  # in the run folder: what the command returns
 OUTPUT = Output()
