@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 import sys
 import traceback
 from typing import Any
@@ -11,20 +13,20 @@ from typing import Any
 from .shards.errors import MissingExtraError, UsageError
 
 COMMANDS = {
-    "sample": "holoshard.ingest.cli:sample",
-    "ingest": "holoshard.ingest.cli:ingest",
-    "ledger": "holoshard.ingest.cli:ledger",
-    "shard": "holoshard.shards.cli:shard",
-    "info": "holoshard.shards.cli:info",
-    "show": "holoshard.shards.cli:show",
-    "verify": "holoshard.shards.cli:verify",
-    "leakage": "holoshard.shards.cli:leakage",
-    "export": "holoshard.shards.cli:export",
-    "cache": "holoshard.cache.cli:app",
-    "train": "holoshard.train.cli:train",
-    "eval": "holoshard.train.cli:evaluate",
-    "predict": "holoshard.train.cli:predict",
-    "doctor": "holoshard.train.cli:doctor",
+    "sample": ("holoshard.ingest.cli:sample", "Write the embedded sample: real files, known labels."),
+    "ingest": ("holoshard.ingest.cli:ingest", "Structures to parts; a ledger of what was kept and refused."),
+    "ledger": ("holoshard.ingest.cli:ledger", "Show what an ingest kept and refused, and why."),
+    "shard": ("holoshard.shards.cli:shard", "Parts to a data set: deduplicate, split, shuffle, write."),
+    "info": ("holoshard.shards.cli:info", "Facts about a data set."),
+    "show": ("holoshard.shards.cli:show", "One complex in words."),
+    "verify": ("holoshard.shards.cli:verify", "Every byte of a data set against its checksum."),
+    "leakage": ("holoshard.shards.cli:leakage", "How near the test set is to the training set."),
+    "export": ("holoshard.shards.cli:export", "Complexes back to SDF and PDB."),
+    "cache": ("holoshard.cache.cli:app", "Look after the caches of a node."),
+    "train": ("holoshard.train.cli:train", "Train a model, or go on where a run stopped."),
+    "eval": ("holoshard.train.cli:evaluate", "Judge a run on a split; figures and a report."),
+    "predict": ("holoshard.train.cli:predict", "Predict the pK of every complex of a data set."),
+    "doctor": ("holoshard.train.cli:doctor", "Look at this machine and what is wrong with its settings."),
 }
 
 # The extra whose packages a module of ours may miss.
@@ -47,8 +49,10 @@ def run(arguments: list[str]) -> Any:
             help_format="plaintext",
             result_action="return_value",
         )
-        for name, target in COMMANDS.items():
-            app.command(target, name=name)
+        wanted = next((word for word in arguments if not word.startswith("-")), "")
+        for name, (target, about) in COMMANDS.items():
+            # Nothing is imported for the list of commands; a command's own page has its own words.
+            app.command(target, name=name, **({} if name == wanted else {"help": about}))
         try:
             return app(arguments, exit_on_error=False, print_error=False)
         except cyclopts.CycloptsError as error:
@@ -78,6 +82,10 @@ def main(arguments: list[str] | None = None) -> int:
     code, result = 0, None
     try:
         result = run(arguments)
+        sys.stdout.flush()  # here, where a reader who has gone is understood
+    except BrokenPipeError:  # `holoshard info DIR | head`: whoever listened has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except Exception as error:
         if not hasattr(error, "exit_code"):  # not one of ours; the cache has errors of its own
             raise

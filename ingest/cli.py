@@ -97,6 +97,8 @@ def _lines(summary: dict[str, Any], out: Path) -> list[str]:
         f"{summary['kept']:>8} kept{again}",
         f"{summary['refused']:>8} refused",
     ]
+    if summary["removed"]:
+        lines.append(f"{summary['removed']:>8} of an earlier run here removed: the source names them no more")
     for reason, count in sorted(summary["reasons"].items(), key=lambda pair: (-pair[1], pair[0])):
         lines.append(f"{count:>12} {reason:<26} {REASONS[reason]}")
     if summary["repairs"]:

@@ -86,7 +86,7 @@ def run(
         job.work.mkdir(parents=True)
         tasks = cut(_once(items), engine.task_size, prior)
         outcomes = _stream(job, tasks, engine, total)
-        return _finish(job, outcomes, engine, start)
+        return _finish(job, outcomes, prior, engine, start)
 
 
 def cut(items: Iterable[Item | Rejection], size: int, prior: ledger.Prior) -> Iterator[Task]:
@@ -135,7 +135,9 @@ def _stream(job: Job, tasks: Iterator[Task], engine: EngineOptions, total: int |
     return outcomes
 
 
-def _finish(job: Job, outcomes: list[Outcome], engine: EngineOptions, start: float) -> dict[str, Any]:
+def _finish(
+    job: Job, outcomes: list[Outcome], prior: ledger.Prior, engine: EngineOptions, start: float
+) -> dict[str, Any]:
     """Settle what only the whole run can tell, write ledger and summary, then sweep."""
     receipts = [job.work / f"{number:08d}.parquet" for number in sorted(o.number for o in outcomes)]
     rows = pl.concat([pl.read_parquet(path) for path in receipts] or [ledger.SCHEMA.to_frame()])
@@ -145,6 +147,7 @@ def _finish(job: Job, outcomes: list[Outcome], engine: EngineOptions, start: flo
     parts = sorted(set(rows["part"].to_list()) - {""})
     summary = {
         **ledger.account(rows),
+        "removed": prior.n_kept_beside(rows["id"]),
         "reused": sum(outcome.reused for outcome in outcomes),
         "parts": len(parts),
         "bytes": sum((job.out / ledger.PARTS / name).stat().st_size for name in parts),
@@ -180,7 +183,7 @@ def refuse_duplicates(out: Path, rows: pl.DataFrame) -> pl.DataFrame:
 
 def _sweep(out: Path, named: set[str]) -> None:
     """Remove parts and leavings that the ledger, which is in place now, does not name."""
-    for path in (out / ledger.PARTS).glob("*") if (out / ledger.PARTS).is_dir() else ():
+    for path in (out / ledger.PARTS).glob("part-*.h5"):  # whatever else lies there is not ours
         if path.name not in named:
             path.unlink(missing_ok=True)
     shutil.rmtree(out / ledger.WORK, ignore_errors=True)

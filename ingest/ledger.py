@@ -158,6 +158,11 @@ class Prior:
             return None
         return found if found.schema == SCHEMA else None
 
+    def n_kept_beside(self, ids: pl.Series) -> int:
+        """Complexes that earlier runs kept and whose ids are not among these."""
+        kept = self.rows.filter(pl.col("status") == "kept")["id"]
+        return int((~kept.is_in(ids.implode())).sum())
+
     def of(self, items: Sequence[Item | Rejection]) -> dict[str, Row]:
         """The rows of these items, and of the sites of those that are read for all their sites."""
         if not len(self.rows):

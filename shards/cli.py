@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from .console import Output
+from .console import Output, log
 from .make.export import export_structures
 from .make.pack import MEMORY, pack
-from .make.split import Method
+from .make.split import SPLITS, Method
 from .make.verify import verify as check_all
 from .read.dataset import open_dataset
 from .read.describe import describe_complex, find, info_text, summarise
@@ -91,6 +91,12 @@ def shard(
         print("left aside: " + ", ".join(f"{n} {words[k]}" for k, n in aside.items()))
     if making["split"]["left_out"]:
         print(f"in no split: {making['split']['left_out']}")
+    empty = [
+        name for name, share in zip(SPLITS, fractions, strict=True) if share and name not in manifest.splits
+    ]
+    if empty and split != "given":
+        log.warning("nothing is in %s: the groups are too few or too large; try another --seed or --split",
+                    " and ".join(empty))  # fmt: skip
     return {
         "out": str(out), "n_complexes": manifest.n_complexes, "splits": manifest.splits,
         "n_shards": len(manifest.shards), "n_bytes": sum(s.n_bytes for s in manifest.shards),

@@ -198,7 +198,7 @@ class Affinity:
 NO_AFFINITY: Final = Affinity(math.nan, "none", "none", count=0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Complex:
     """One ligand in its pocket; arrays as the table FIELDS says, positions in angstrom.
 
@@ -240,6 +240,10 @@ class Complex:
     flags: Flag
     text: Mapping[str, Any]
     extra: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        label = f"pK {self.affinity.relation} {self.affinity.pk:.2f}"
+        return f"<Complex {self.id}: {self.n_ligand_atoms} ligand atoms of {self.n_atoms}, {label}>"
 
     @property
     def id(self) -> str:

@@ -56,3 +56,10 @@ def test_missing_folder_names_what_to_do_and_json_carries_it(tmp_path):
     assert "nothing" in last["error"]
     assert "Traceback" not in done.stderr
     assert "Traceback" in run("info", str(tmp_path / "nothing"), "--debug").stderr
+
+
+def test_a_reader_of_the_output_that_goes_away_is_no_error(small_dataset):
+    command = f"{sys.executable} -m holoshard info {small_dataset} | true"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr

@@ -87,6 +87,8 @@ def run_here(config: Any, folder: Path) -> dict[str, Any]:
         if world.is_first:
             write_text(folder / RESULT, json.dumps(result, indent=1) + "\n")
             rmse = "" if result["best_rmse"] is None else f", validation RMSE {result['best_rmse']:.3f}"
+            if result["outcome"] == "preempted":
+                log.info("told to stop: saved; the same command goes on from here")
             print(f"{result['outcome']}: step {result['step']}, best {result['best_step']}{rmse}: {folder}")
         return result
     finally:

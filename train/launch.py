@@ -29,7 +29,7 @@ def is_launched() -> bool:
 def launch(arguments: Sequence[str], nodes: int, per_node: int = 1) -> int:
     """Run ``python -m holoshard ARGUMENTS`` as nodes * per_node processes that find each other.
 
-    SIGTERM and SIGUSR1 are handed on, so that the processes save and end by themselves.
+    SIGTERM, SIGUSR1 and SIGINT are handed on as SIGTERM, so that the processes save and end by themselves.
 
     Returns
     -------

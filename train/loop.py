@@ -251,9 +251,10 @@ class Trainer:
             )
             if self.world.is_first:
                 pearson = "-" if scores["pearson"] is None else f"{scores['pearson']:.3f}"
+                loss = f"{self.last['loss']:.3f}" if "loss" in self.last else "-"  # none yet after a resume
                 log.info(
-                    "step %d, epoch %d: loss %.3f, %s RMSE %.3f, Pearson %s%s", self.at.step, self.at.epoch,
-                    self.last.get("loss", math.nan), split, scores["rmse"] or math.nan,
+                    "step %d, epoch %d: loss %s, %s RMSE %.3f, Pearson %s%s", self.at.step, self.at.epoch,
+                    loss, split, scores["rmse"] or math.nan,
                     pearson, ", best" if is_best else "",
                 )  # fmt: skip
         if is_best:

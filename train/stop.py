@@ -1,4 +1,4 @@
-"""Being told to stop: a scheduler's signal becomes a flag that the loop looks at between steps."""
+"""Being told to stop: a signal becomes a flag that the loop looks at between steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any, Self
 
 
 class StopSignals:
-    """Catches SIGTERM and SIGUSR1 while it is entered; `received` is True after one of them.
+    """Catches SIGTERM, SIGUSR1 and SIGINT while it is entered; `received` is True after one of them.
+
+    A second SIGINT (Ctrl-C) is for those who do not want to wait: it interrupts at once.
 
     Outside the main thread Python takes no signals, and none are caught.
     """
@@ -20,7 +22,7 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGUSR1):
+            for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
                 self._before[number] = signal.signal(number, self._receive)
         return self
 
@@ -30,4 +32,6 @@ class StopSignals:
             signal.signal(number, handler)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and self.received:
+            raise KeyboardInterrupt
         self.received = True

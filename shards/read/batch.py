@@ -63,6 +63,11 @@ class Batch:
     step: int = 0
     epoch: int = 0
 
+    def __repr__(self) -> str:
+        form = "packed" if self.is_packed else "padded"
+        keys = ", ".join(self.columns)
+        return f"<Batch {self.step} of epoch {self.epoch}: {self.size} complexes, {form}: {keys}>"
+
     def __getitem__(self, key: str) -> Array:
         try:
             return self.columns[key]

@@ -154,6 +154,8 @@ class Dataset(Sequence[Complex]):
     ) -> Stream:
         """Batches of a split (None: of all complexes), or of some ``rows`` of it, for one epoch.
 
+        A last batch of fewer complexes is left out unless ``drop_last=False``.
+
         ``options`` are those of :class:`~holoshard.shards.read.stream.Stream` (seed, epoch, rank,
         world_size, shuffle, drop_last, skip, ...) and of its ``StreamOptions`` (fields, max_atoms,
         layout, threads, fetch, ...).
@@ -164,10 +166,16 @@ class Dataset(Sequence[Complex]):
         how = StreamOptions(**{k: options.pop(k) for k in list(options) if k in names})
         if rows is None:
             rows = self.indices(split)
-        return Stream(
+        stream = Stream(
             self.reader, rows, self.column("n_atoms"), batch_size=batch_size,
             fingerprint=self.manifest.fingerprint, options=how, **options,
         )  # fmt: skip
+        if len(rows) and not len(stream):
+            raise UsageError(
+                f"{len(rows)} complexes make no batch of {batch_size}: ask for batch_size={len(rows)} or "
+                "less, or for the last, smaller batch with drop_last=False"
+            )
+        return stream
 
     def _read_column(self, name: str) -> NDArray[Any]:
         field = self.manifest.fields.get(name)
