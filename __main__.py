@@ -87,9 +87,11 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except Exception as error:
-        if not hasattr(error, "exit_code"):  # not one of ours; the cache has errors of its own
+        # Our own errors have a code (the cache has a tree of its own); a full disk or a folder that
+        # may not be written is the caller's to mend; anything else is a fault of ours.
+        if not hasattr(error, "exit_code") and not isinstance(error, OSError):
             raise
-        code, result = error.exit_code, {"error": str(error)}
+        code, result = getattr(error, "exit_code", 2), {"error": str(error)}
         print(f"holoshard: {error}", file=sys.stderr)
         if "--debug" in arguments:
             traceback.print_exc()

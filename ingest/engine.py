@@ -26,6 +26,7 @@ import polars as pl
 
 from ..shards.console import progress
 from ..shards.errors import UsageError
+from ..shards.make.check import MAX_ID_BYTES
 from ..shards.read.dataset import open_dataset
 from . import ledger
 from .item import Item, Rejection
@@ -34,6 +35,7 @@ from .task import Expand, Job, Outcome, Process, Task, place_part
 
 log = logging.getLogger("holoshard")
 
+MARK: Final = ".lock"  # in every folder that an ingest has written to
 READERS: Final = ("gemmi", "rdkit", "biotite")  # whose versions decide what a file becomes
 
 
@@ -77,6 +79,12 @@ def run(
     """
     engine = engine or EngineOptions()
     start = time.perf_counter()
+    if (
+        out.is_dir()
+        and any(out.iterdir())
+        and not any((out / name).exists() for name in (MARK, ledger.LEDGER))
+    ):
+        raise UsageError(f"{out} holds other things than an ingest: choose a new or empty folder for --out")
     out.mkdir(parents=True, exist_ok=True)
     with _lock(out):
         decides = _fingerprint(process, options)
@@ -111,6 +119,10 @@ def _once(items: Iterable[Item | Rejection]) -> Iterator[Item | Rejection]:
     seen = set[str]()
     repeats = Counter[str]()
     for item in items:
+        if not item.id or not item.id.isprintable() or len(item.id.encode(errors="replace")) > MAX_ID_BYTES:
+            shown = repr(item.id)[:80]
+            said = f"the id is {shown}, expected 1 to {MAX_ID_BYTES} bytes of printable text"
+            item = Rejection(shown, "id_unusable", said)
         if item.id not in seen:
             seen.add(item.id)
             yield item
@@ -211,7 +223,7 @@ def _code() -> str:
 @contextmanager
 def _lock(out: Path) -> Iterator[None]:
     """One run at a time in a folder; the kernel lets go of the lock if the run is killed."""
-    with (out / ".lock").open("w") as file:
+    with (out / MARK).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import stat
 import struct
 import tarfile
 import zipfile
@@ -90,7 +91,7 @@ def stamp(locator: Locator) -> str:
     """Size and times of the file (the archive, for a member): equal stamps, equal content."""
     try:
         status = os.stat(locator.path)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a NUL in the name
         return "missing"
     return f"{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
 
@@ -109,13 +110,19 @@ def _remember(locator: Locator, seen: str, raw: bytes) -> str:
 def read_raw(locator: Locator) -> bytes:
     """The content of a file as it lies, compressed if it is. Raises as :func:`load`."""
     try:
-        if not locator.member:
-            return locator.path.read_bytes()
-        return _read_member(locator)
+        status = os.stat(locator.path)
+        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for, for ever
+            raise StructureError("file_unreadable", f"{locator.path} is no regular file")
+        if locator.member:
+            return _read_member(locator)
+        if status.st_size > MAX_BYTES:
+            raise StructureError("too_large", f"{locator} has {status.st_size} bytes, more than {MAX_BYTES}")
+        return locator.path.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise StructureError("file_missing", f"there is no file {locator.path}") from error
-    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error, struct.error) as error:
-        raise StructureError("file_unreadable", f"{locator} cannot be read: {error}") from error
+    except (OSError, EOFError, ValueError, tarfile.TarError, zipfile.BadZipFile, zlib.error,
+            struct.error) as error:  # fmt: skip
+        raise StructureError("file_unreadable", f"{str(locator)[:200]!r} cannot be read: {error}") from error
 
 
 def inflate(raw: bytes, name: str) -> bytes:

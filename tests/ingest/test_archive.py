@@ -204,3 +204,19 @@ def test_a_changed_file_has_a_new_digest(tmp_path):
 def test_case_47(shared):
     expected = (shared / "cases" / "47-tar-member-escape" / "expected.json").read_text()
     assert "unsafe_member" in expected  # the archive itself is built above
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    import os
+
+    os.mkfifo(tmp_path / "pipe.pdb")
+    for read in (archive.load, archive.digest):
+        with pytest.raises(StructureError, match="no regular file") as error:
+            read(Locator(tmp_path / "pipe.pdb"))
+        assert error.value.reason == "file_unreadable"
+
+
+@pytest.mark.parametrize("name", ["nul\0byte.pdb", "x" * 5000])
+def test_a_name_that_no_file_can_have(tmp_path, name):
+    with pytest.raises(StructureError):
+        archive.load(Locator(tmp_path / name))

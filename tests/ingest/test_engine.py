@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -273,3 +274,27 @@ def test_a_scheduler_elsewhere(tmp_path):
     assert summary["kept"] == 19
     with pytest.raises(UsageError, match="there is no Dask scheduler"):
         go(items, tmp_path / "out", engine=EngineOptions(scheduler="tcp://127.0.0.1:1"))
+
+
+def test_what_is_not_ours_in_the_output_folder_stays(tmp_path):
+    (tmp_path / "out" / "parts").mkdir(parents=True)
+    mine = tmp_path / "out" / "parts" / "thesis.txt"
+    mine.write_text("mine")
+    with pytest.raises(UsageError, match="other things"):
+        go(toy_items(tmp_path / "in", texts(2)), tmp_path / "out")
+    assert mine.read_text() == "mine"
+
+
+def test_ids_that_cannot_be_written_are_refused_and_end_no_run(tmp_path):
+    names = ("good", "tab\there", "x" * 300, "line\nbreak")
+    items = [
+        replace(item, id=name) for item, name in zip(toy_items(tmp_path / "in", texts(4)), names, strict=True)
+    ]
+    summary = go(items, tmp_path / "out")
+    assert (summary["seen"], summary["kept"], summary["reasons"]) == (4, 1, {"id_unusable": 3})
+
+
+def test_complexes_that_left_the_source_are_counted(tmp_path):
+    items = toy_items(tmp_path / "in", texts(3))
+    assert go(items, tmp_path / "out")["removed"] == 0
+    assert go(items[:1], tmp_path / "out")["removed"] == 2

@@ -379,3 +379,22 @@ def test_statistics_of_coordinates_are_those_of_the_data(tmp_path):
         once = writer.finish()
     for key, value in once.statistics["train"]["position"].items():
         np.testing.assert_allclose(grown.statistics["train"]["position"][key], value, atol=1e-4)
+
+
+def test_a_folder_with_anything_else_in_it_is_not_replaced(tmp_path):
+    from holoshard.shards.errors import UsageError
+    from holoshard.shards.make.staging import begin
+
+    web = tmp_path / "web"
+    web.mkdir()
+    (web / "manifest.json").write_text('{"name": "app"}')
+    (web / "index.html").write_text("mine")
+    with pytest.raises(UsageError, match="not a data set"):
+        begin(web)
+    (web / "manifest.json").write_text('{"format": "holoshard", "shards": []}')
+    with pytest.raises(UsageError, match="index.html"):
+        begin(web)
+    (tmp_path / "link").symlink_to(web)
+    with pytest.raises(UsageError, match="link"):
+        begin(tmp_path / "link")
+    assert (web / "index.html").read_text() == "mine"
