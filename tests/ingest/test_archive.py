@@ -75,10 +75,10 @@ def test_a_file_is_what_its_content_says(tmp_path, name, pack):
     [
         (b"", "empty_file"),
         (b"\0" * 512, "empty_file"),
-        (gzip.compress(b""), "empty_file"),
-        (gzip.compress(TEXT)[:-9], "file_unreadable"),
-        (gzip.compress(TEXT)[:12], "file_unreadable"),
-        (gzip.compress(TEXT)[:20] + b"\xff" * 20, "file_unreadable"),
+        (gzip.compress(b"", mtime=0), "empty_file"),
+        (gzip.compress(TEXT, mtime=0)[:-9], "file_unreadable"),
+        (gzip.compress(TEXT, mtime=0)[:12], "file_unreadable"),
+        (gzip.compress(TEXT, mtime=0)[:20] + b"\xff" * 20, "file_unreadable"),
         (zstd_stream(TEXT)[:-4], "file_unreadable"),
         (archive.ZSTD + b"junk", "file_unreadable"),
     ],
@@ -120,7 +120,7 @@ def test_a_bomb_is_refused(tmp_path, monkeypatch):
 def test_members_are_read_in_place(tmp_path, name):
     rng = random.Random(0)
     files = {f"s/{k:03d}.pdb": rng.randbytes(rng.randrange(1, 5000)) for k in range(60)}
-    files["s/deep/ü.pdb.gz"] = gzip.compress(TEXT)
+    files["s/deep/ü.pdb.gz"] = gzip.compress(TEXT, mtime=0)
     path = write_archive(tmp_path / name, files)
     listed = {member.name: member for member in archive.members(path)}
     assert list(listed) == list(files)
