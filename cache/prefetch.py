@@ -163,6 +163,11 @@ class _Plan:
         """The next range to fetch, when there is room for it; None at the end."""
         with self.changed:
             while not self.stopped:
+                if self.waiting is not None and self.early[self.waiting[0].name]:
+                    # the reader asked for it while it waited for room
+                    self.early[self.waiting[0].name] -= 1
+                    self.number += 1
+                    self.waiting = None
                 if self.waiting is None:
                     self.waiting = self._next()
                     if self.waiting is None:
