@@ -80,7 +80,7 @@ def test_ingest_of_a_table(tmp_path, capsys, shared, few):
 
 @pytest.mark.xfail(
     strict=False,
-    reason="in a process that ran other rooms' tests before, Blosc frames differ from a fresh worker's; alone it passes",
+    reason="after other rooms' tests the process packs other bytes than a fresh worker; alone it passes",
 )
 def test_workers_do_not_change_a_byte(tmp_path, capsys, shared, few):
     found = []

@@ -91,7 +91,7 @@ def test_accounts_balance_and_one_bad_item_stops_nothing(tmp_path):
 
 @pytest.mark.xfail(
     strict=False,
-    reason="in a process that ran other rooms' tests before, Blosc frames differ from a fresh worker's; alone it passes",
+    reason="after other rooms' tests the process packs other bytes than a fresh worker; alone it passes",
 )
 def test_parts_do_not_depend_on_the_workers(tmp_path):
     items = toy_items(tmp_path / "in", texts(60, i003="refuse", i030="raise"))
