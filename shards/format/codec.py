@@ -50,6 +50,7 @@ class Codec:
     def encode(self, array: NDArray[Any]) -> bytes:
         """Pack a C-contiguous little-endian array."""
         if self.kind == "blosc":
+            blosc.use_threads = False  # others may have set it since; with threads frames differ each time
             return bytes(blosc.compress(array, self.cname.encode(), self.level, blosc.SHUFFLE, 0))
         data = array.tobytes()
         if self.kind == "gzip":
