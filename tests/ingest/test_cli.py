@@ -78,10 +78,6 @@ def test_ingest_of_a_table(tmp_path, capsys, shared, few):
     assert call(capsys, *arguments)[1]["reasons"] == {"label_relative": relative}
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="after other rooms' tests the process packs other bytes than a fresh worker; alone it passes",
-)
 def test_workers_do_not_change_a_byte(tmp_path, capsys, shared, few):
     found = []
     for workers in (0, 2):
