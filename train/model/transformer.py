@@ -239,10 +239,17 @@ class AffinityTransformer(nn.Module):
             bond_order and bond_mask (B, M); pk_kind (B,) where kinds have offsets
         """
         pair = pair_features(batch, self.config.rbf, self.config.cutoff)
-        x = self.embedding(batch, pair)
+        return self.finish(self.layered(self.embedding(batch, pair), pair, batch), batch)
+
+    def layered(self, x: Tensor, pair: Tensor, batch: Inputs) -> Tensor:
+        """Tokens (B, N, D) after the layers there are."""
         pair = pair.to(x.dtype)
         for layer in self.layers.values():
             x = layer(x, pair, batch["atom_mask"])
+        return x
+
+    def finish(self, x: Tensor, batch: Inputs) -> Tensor:
+        """The prediction from the last tokens."""
         z = self.head(x, batch["pool_mask"])
         pk = self.target_mean + self.target_sd * z[:, :1]
         if self.config.kind_offsets:
