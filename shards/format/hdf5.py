@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import FormatError
+from .blosc_filter import BLOSC_FILTER, blosc_named
 from .codec import Codec
 from .container import ShardHeader, Span, parse_header
 from .layout import Column
 from .table import ARRAYS, BlockTable, Places, place, table_from_arrays
 
-BLOSC_FILTER: Final = 32001
 MAX_PACKING: Final = 1000  # deflate packs zeros a thousandfold
 BLOSC_COMPRESSORS: Final = {"lz4": 1, "lz4hc": 2, "zlib": 4, "zstd": 5}
 
@@ -44,7 +44,7 @@ class HDF5Container:
         # 24 bytes a chunk in the index of a dataset with filters, and object headers; a file of
         # which this is not true would fail the check of offsets below.
         reserved = 16384 + 2048 * len(header.layout.columns) + 28 * chunks + 8 * places.n_chunks.size
-        with create(path, reserved) as file:
+        with blosc_named(), create(path, reserved) as file:
             file.attrs.create("format", np.bytes_("holoshard"))
             file.attrs.create("header", np.bytes_(header.to_json()))
             totals = places.n_chunks.sum(axis=0).tolist()
@@ -137,13 +137,15 @@ def write_arrays(
     file: h5py.File, group: str, arrays: Mapping[str, NDArray[Any]], compress: bool = False
 ) -> None:
     """Small arrays into a group, by name; ``compress`` also puts a checksum on each of their chunks."""
+    # h5py's own setting of track_order would otherwise be written into the file.
+    target = file[group] if group in file else file.create_group(group, track_order=False)
     for name, array in sorted(arrays.items()):
         options: dict[str, Any] = {}
         if compress and array.size:
             chunks = (min(len(array), 1 << 16), *array.shape[1:])
             options = {"chunks": chunks, "compression": "gzip", "compression_opts": 4, "shuffle": True,
                        "fletcher32": True}  # fmt: skip
-        file.create_dataset(f"{group}/{name}", data=array, track_times=False, **options)
+        target.create_dataset(name, data=array, track_times=False, track_order=False, **options)
 
 
 def _create(file: h5py.File, column: Column, n_chunks: int) -> h5py.Dataset:
