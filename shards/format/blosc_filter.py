@@ -24,7 +24,7 @@ _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_size_t)
 class _FilterClass(ctypes.Structure):
     """H5Z_class2_t of H5Zpublic.h."""
 
-    _fields_ = [  # noqa: RUF012 - what ctypes asks for
+    _fields_ = [
         ("version", ctypes.c_int), ("id", ctypes.c_int), ("encoder_present", ctypes.c_uint),
         ("decoder_present", ctypes.c_uint), ("name", ctypes.c_char_p), ("can_apply", ctypes.c_void_p),
         ("set_local", ctypes.c_void_p), ("filter", _FUNCTION),
