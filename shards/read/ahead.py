@@ -25,6 +25,7 @@ from ..format.block import Block
 from ..format.container import Span
 from .batch import ATOM_RESIDUE_TYPE, Batch, Pool, rotations
 from .crop import crop, with_residue_type
+from .kept import Keep, arrays_of, block_of, name_of
 from .order import Rows, share
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class StreamOptions:
     rotate : turn each complex at random about the centre of its ligand, anew each epoch
     threads : that read and collate; 0 does all in the consumer
     fetch : reads bytes of a file instead of ``os.pread``, such as a cache
+    keep : keeps decoded blocks between epochs, see :class:`~holoshard.shards.read.kept.Keep`
     """
 
     fields: Sequence[str] | None = None
@@ -74,6 +76,7 @@ class StreamOptions:
     rotate: bool = False
     threads: int = THREADS
     fetch: Any = None
+    keep: Keep | None = None
 
 
 @dataclass(slots=True)
@@ -137,8 +140,8 @@ class ReadAhead:
         while ready:
             yield ready.popleft().result()
 
-    def ranges(self, step: int) -> Iterator[Span]:
-        """Yield what :meth:`batches` will fetch."""
+    def needs(self, step: int) -> Iterator[tuple[str, Sequence[Span]]]:
+        """Yield what :meth:`batches` will read: of each block its name for a Keep, and its byte ranges."""
         held = set[int]()
         for w in range(self._window_of(step), self.order.n_windows):
             window = self.plan(w, step)
@@ -147,7 +150,7 @@ class ReadAhead:
             needs = window.needs.tolist()
             for block in needs:
                 if block not in held:
-                    yield from self.stream.blocks.spans(block, self.stored)
+                    yield self.kept_name(block), self.stream.blocks.spans(block, self.stored)
             held = set(needs)
 
     def _window_of(self, step: int) -> int:
@@ -177,7 +180,7 @@ class ReadAhead:
         """Hand in the reading of blocks that are not held."""
         for block in blocks.tolist():
             if block not in self.held:
-                self.held[block] = self.submit(self.decode, block)
+                self.held[block] = self.submit(self.read_block, block)
 
     def open(self, window: _Window, following: _Window | None) -> None:
         """Hand in what is still missing of a window, and its pool; keep only blocks that are needed again."""
@@ -186,6 +189,17 @@ class ReadAhead:
         window.pool = self.submit(_pool, futures, self.options.pad_multiple)
         again = set() if following is None else set(following.needs.tolist())
         self.held = {block: future for block, future in self.held.items() if block in again}
+
+    def kept_name(self, block: int) -> str:
+        """Name of a decoded block; see :class:`Keep`."""
+        stream = self.stream
+        return name_of(stream.fingerprint, block, self.stored, stream.keys, self.options.max_atoms)
+
+    def read_block(self, block: int) -> Block:
+        """One block as a batch needs it, decoded anew or kept."""
+        if self.options.keep is None:
+            return self.decode(block)
+        return block_of(self.options.keep(self.kept_name(block), lambda: arrays_of(self.decode(block))))
 
     def decode(self, block: int) -> Block:
         """Read one block, raw, and derive from it what a batch needs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -126,11 +126,18 @@ class Stream:
             finally:
                 reader.close()
 
-    def ranges(self) -> Iterator[Span]:
-        """Yield the byte ranges that iterating will read, in that order: what a cache wants to know."""
+    def needs(self) -> Iterator[tuple[str, Sequence[Span]]]:
+        """Yield the blocks that iterating will read, in that order: what a cache wants to know.
+
+        Each is the name under which ``keep`` is asked for it, and the byte ranges it is decoded from.
+        """
         if self.step < len(self):
-            reader = ReadAhead(self, len(self))
-            yield from reader.ranges(self.step)
+            yield from ReadAhead(self, len(self)).needs(self.step)
+
+    def ranges(self) -> Iterator[Span]:
+        """Yield the byte ranges alone."""
+        for _, spans in self.needs():
+            yield from spans
 
     def __iter__(self) -> Iterator[Batch]:
         epoch, total = self.epoch, len(self)
