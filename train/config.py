@@ -15,6 +15,8 @@ from ..cache.tier import parse_size
 from ..cache.tiered import parse_tier
 from ..shards.complex import KINDS
 from ..shards.errors import ConfigError
+from .combinations import check_pipeline
+from .model.sharing import group_sizes
 
 Inputs = Literal["complex", "ligand", "pocket"]
 
@@ -69,8 +71,12 @@ class ModelConfig:
     """Attention layers."""
     heads: int = 4
     """Attention heads; each has width / heads channels."""
+    layer_heads: tuple[int, ...] = ()
+    """Heads that each layer has left, as `holoshard prune` writes them; empty for `heads` in every layer."""
     hidden: int = 0
     """Channels inside the feed-forward part; 0 for 4 * width."""
+    share_ffn_out: str = "none"
+    """Layers with one second feed-forward linear in common: none, all, pairs, or sizes as "18x2, 4x1"."""
     rbf: int = 32
     """Radial basis functions of a distance, evenly from 0 to cutoff."""
     cutoff: float = 10.0
@@ -86,6 +92,11 @@ class ModelConfig:
     def feed_forward(self) -> int:
         """Channels inside the feed-forward part."""
         return self.hidden or 4 * self.width
+
+    @property
+    def attention_heads(self) -> tuple[int, ...]:
+        """Heads of each layer."""
+        return self.layer_heads or (self.heads,) * self.layers
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +281,20 @@ def check(config: TrainConfig, source: str = "the configuration") -> None:
     model, parallel, precision = config.model, config.parallel, config.precision
     if model.width % model.heads:
         refuse("model.heads", f"a divisor of model.width = {model.width}")
-    if model.heads % parallel.tensor:
-        refuse("parallel.tensor", f"a divisor of model.heads = {model.heads}: heads are never cut")
+    if model.layer_heads and (
+        len(model.layer_heads) != model.layers
+        or not all(1 <= heads <= model.heads for heads in model.layer_heads)
+    ):
+        refuse("model.layer_heads", f"{model.layers} numbers from 1 to model.heads = {model.heads}, or []")
+    try:
+        group_sizes(model.share_ffn_out, model.layers)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    if any(heads % parallel.tensor for heads in model.attention_heads):
+        refuse(
+            "parallel.tensor",
+            f"a divisor of model.heads = {model.heads} and all of model.layer_heads: heads are never cut",
+        )
     if model.feed_forward % parallel.tensor:
         refuse("parallel.tensor", f"a divisor of the feed-forward width {model.feed_forward}")
     if parallel.pipeline > model.layers:

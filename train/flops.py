@@ -22,9 +22,11 @@ def training_flops(config: ModelConfig, tokens: float, pairs: float) -> float:
     pairs : sum over complexes of their atoms squared
     """
     D, L, H = config.width, config.layers, config.heads
+    heads = sum(config.attention_heads)  # of all layers: L * H unless some were pruned
     P = config.rbf + len(BOND_ORDERS)
-    token = L * (4 * D * D + 2 * D * config.feed_forward) + 2 * D * D  # matrices of layers and neighbourhood
-    pair = L * (2 * D + H * P) + D + H * P  # scores, weighted values and bias; the neighbourhood's sum
+    inner = heads * D // H
+    token = 4 * D * inner + L * 2 * D * config.feed_forward + 2 * D * D  # of layers and neighbourhood
+    pair = 2 * inner + heads * P + D + H * P  # scores, weighted values and bias; the neighbourhood's sum
     return 6.0 * (token * tokens + pair * pairs)
 
 

@@ -22,6 +22,7 @@ from torch.nn import functional
 from ...shards.complex import BOND_ORDERS, KINDS
 from ..config import ModelConfig
 
+from .sharing import share_down
 # The columns of a token and the rows of the table that each has; longer than today's vocabularies,
 # which only grow, so that a trained model reads tomorrow's data. Values beyond count as unknown (0).
 ATOM_FEATURES: Final = (
@@ -96,13 +97,14 @@ def pair_features(batch: Inputs, rbf: int, cutoff: float) -> Tensor:
 class Attention(nn.Module):
     """Multi-head attention whose scores get a bias from pair features."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, heads: int) -> None:
         super().__init__()
         D, P = config.width, config.rbf + len(BOND_ORDERS)
         self.head_width = D // config.heads
-        self.query, self.key, self.value = Linear(D, D), Linear(D, D), Linear(D, D)
-        self.bias = PairMap(P, config.heads, bias=False)
-        self.out = Linear(D, D, scale=(2 * config.layers) ** -0.5)
+        inner = heads * self.head_width  # less than D where heads were pruned
+        self.query, self.key, self.value = Linear(D, inner), Linear(D, inner), Linear(D, inner)
+        self.bias = PairMap(P, heads, bias=False)
+        self.out = Linear(inner, D, scale=(2 * config.layers) ** -0.5)
 
     def forward(self, x: Tensor, pair: Tensor, mask: Tensor) -> Tensor:
         """Map (B, N, D) with pair features (B, P, N * N) and the mask of real atoms (B, N)."""
@@ -157,9 +159,9 @@ class FeedForward(nn.Module):
 class Layer(nn.Module):
     """Pre-norm attention and feed-forward."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, heads: int) -> None:
         super().__init__()
-        self.attention_norm, self.attention = LayerNorm(config.width), Attention(config)
+        self.attention_norm, self.attention = LayerNorm(config.width), Attention(config, heads)
         self.feed_forward_norm, self.feed_forward = LayerNorm(config.width), FeedForward(config)
         self.dropout = nn.Dropout(config.dropout)
 
@@ -222,7 +224,9 @@ class AffinityTransformer(nn.Module):
         self.config = config
         self.embedding = Embedding(config)
         # A dictionary, not a list: a pipeline stage drops layers and the others keep their names.
-        self.layers = nn.ModuleDict({str(i): Layer(config) for i in range(config.layers)})
+        layers = [Layer(config, heads) for heads in config.attention_heads]
+        share_down(layers, config.share_ffn_out)
+        self.layers = nn.ModuleDict({str(i): layer for i, layer in enumerate(layers)})
         self.head = Head(config)
         if config.kind_offsets:
             self.kind = nn.Embedding(len(KINDS), 1)

@@ -5,7 +5,10 @@ The model comes on the meta device, without memory; each process allocates only 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -67,8 +70,9 @@ def shard(model: AffinityTransformer, config: TrainConfig, world: World) -> None
     mesh = world.mesh["replicate", "shard"] if parallel.replicate > 1 else world.mesh["shard"]
     pinned = world.device.type == "cuda"
     offload = CPUOffloadPolicy(pin_memory=pinned) if parallel.offload else OffloadPolicy()
-    units: list[nn.Module] = [model.embedding, *model.layers.values(), model.head]
-    for unit in (*units, model):
+    ends = dict(model.named_children())  # a stage may have neither
+    units = [u for u in (ends.get("embedding"), *model.layers.values(), ends.get("head")) if u is not None]
+    for unit in (*shared_modules(model), *units, model):  # what layers share no layer may own
         fully_shard(
             unit, mesh=mesh, mp_policy=policy(config.precision), offload_policy=offload,
             reshard_after_forward=reshard(parallel),
@@ -99,6 +103,17 @@ def fill(model: AffinityTransformer, seed: int, mean: float, sd: float) -> None:
             place(parameter, value)
         for name, number in (("target_mean", mean), ("target_sd", sd)):
             buffer = model.get_buffer(name)
+def shared_modules(model: AffinityTransformer) -> list[nn.Module]:
+    """The linear maps that more than one layer uses, each once."""
+    users = Counter(layer.get_submodule("feed_forward.down") for layer in layers_of(model))
+    return [module for module, count in users.items() if count > 1]
+
+
+def layers_of(model: AffinityTransformer) -> list[nn.Module]:
+    """The layers, without what activation checkpointing wraps around them."""
+    return [getattr(layer, "_checkpoint_wrapped_module", layer) for layer in model.layers.values()]
+
+
             setattr(model, name, torch.full_like(buffer, number, dtype=torch.float32))
 
 

@@ -10,7 +10,7 @@ because they come from sums.
 from __future__ import annotations
 
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import Shard
+from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 from ..model.transformer import AffinityTransformer
@@ -28,4 +28,6 @@ def split_layers(model: AffinityTransformer, mesh: DeviceMesh) -> None:
             "feed_forward.up": ColwiseParallel(),
             "feed_forward.down": RowwiseParallel(),
         }
+        if isinstance(layer.feed_forward.down.weight, DTensor):  # cut already, with the layer that shares it
+            del plan["feed_forward.down"]
         parallelize_module(layer, mesh, plan)
