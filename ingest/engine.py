@@ -18,7 +18,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -36,6 +36,7 @@ from .task import Expand, Job, Outcome, Process, Task, place_part
 log = logging.getLogger("holoshard")
 
 MARK: Final = ".lock"  # in every folder that an ingest has written to
+MADE_UP: Final = ("id_missing", "unsafe_member")  # refusals whose names are no ids of the source
 READERS: Final = ("gemmi", "rdkit", "biotite")  # whose versions decide what a file becomes
 
 
@@ -115,24 +116,36 @@ def cut(items: Iterable[Item | Rejection], size: int, prior: ledger.Prior) -> It
 
 
 def _once(items: Iterable[Item | Rejection]) -> Iterator[Item | Rejection]:
-    """Every id once: a repeat is refused under a name of its own."""
+    """Every id once. Repeats, and what has no id of its own, come last, under names that nothing else has."""
     seen = set[str]()
-    repeats = Counter[str]()
+    held = list[Rejection]()
     for item in items:
-        if not item.id or not item.id.isprintable() or len(item.id.encode(errors="replace")) > MAX_ID_BYTES:
-            shown = repr(item.id)[:80]
-            said = f"the id is {shown}, expected 1 to {MAX_ID_BYTES} bytes of printable text"
-            item = Rejection(shown, "id_unusable", said)
-        if item.id not in seen:
+        if not item.id.isprintable() or not 0 < len(item.id.encode(errors="replace")) <= MAX_ID_BYTES:
+            held.append(_unusable(item))
+        elif isinstance(item, Rejection) and item.reason in MADE_UP:
+            held.append(item)
+        elif item.id in seen:
+            said = f"an earlier item of this run has the id {item.id}"
+            held.append(Rejection(item.id, "duplicate_id", said))
+        else:
             seen.add(item.id)
             yield item
-            continue
-        name = item.id
+    repeats = Counter[str]()
+    for refused in held:
+        name = refused.id
         while name in seen:
-            repeats[item.id] += 1
-            name = f"{item.id}#{repeats[item.id] + 1}"
+            repeats[refused.id] += 1
+            name = f"{refused.id}#{repeats[refused.id] + 1}"
         seen.add(name)
-        yield Rejection(name, "duplicate_id", f"an earlier item of this run has the id {item.id}")
+        yield replace(refused, id=name)
+
+
+def _unusable(item: Item | Rejection) -> Rejection:
+    shown = repr(item.id)[:80]
+    if isinstance(item, Rejection):
+        return replace(item, id=shown)
+    said = f"the id is {shown}, expected 1 to {MAX_ID_BYTES} bytes of printable text"
+    return Rejection(shown, "id_unusable" if item.id else "id_missing", said)
 
 
 def _stream(job: Job, tasks: Iterator[Task], engine: EngineOptions, total: int | None) -> list[Outcome]:

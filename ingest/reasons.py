@@ -39,7 +39,8 @@ REASONS: Final = MappingProxyType({
     "label_implausible": "a pK outside 0 to 15",
     "label_relative": "a free energy relative to a reference ligand: no pK can be had from it",
     # the run
-    "id_unusable": "the id is empty, too long, or holds control characters",
+    "id_missing": "a row of the table has no id",
+    "id_unusable": "the id is too long, or holds control characters",
     "duplicate_id": "another item of this run has the same id",
     "duplicate_content": "another item of this run has the same structure, ligand and label",
     "filtered": "an optional quality filter, named in the message",

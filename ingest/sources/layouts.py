@@ -101,13 +101,19 @@ def items(chosen: Sequence[Chosen], *, apart: bool = False) -> Iterator[Item | R
 
     Parameters
     ----------
-    apart : an item of several measurements becomes one of each, named ``id@1``, ``id@2``, ...
+    apart : an item of several measurements becomes one of each, named ``id@1``, ``id@2``, ..., or ``id@1@``
+        where the source itself has an ``id@1``
     """
+    taken = {item.id for one in chosen for item in one.items()} if apart else set[str]()
     for one in chosen:
         for item in one.items():
             if apart and isinstance(item, Item) and len(item.labels) > 1:
                 for number, label in enumerate(item.labels, 1):
-                    yield replace(item, id=f"{item.id}@{number}", labels=(label,))
+                    name = f"{item.id}@{number}"
+                    while name in taken:
+                        name += "@"
+                    taken.add(name)
+                    yield replace(item, id=name, labels=(label,))
             else:
                 yield item
 

@@ -203,7 +203,7 @@ class _Base:
 def _item(number: int, row: Mapping[str, str], columns: _Columns, base: _Base) -> Item | Rejection:
     name = row[columns.id].strip()
     if not name:
-        return Rejection(f"row {number}", "file_missing", f"row {number} of the table has no {columns.id}")
+        return Rejection(f"row {number}", "id_missing", f"row {number} of the table has no {columns.id}")
     cells = {key: row.get(column, "").strip() for key, column in _file_columns(columns)}
     if blank(cells["structure"]):
         return Rejection(name, "file_missing", f"row {number} of the table names no structure file")

@@ -296,6 +296,22 @@ def test_ids_that_cannot_be_written_are_refused_and_end_no_run(tmp_path):
     assert (summary["seen"], summary["kept"], summary["reasons"]) == (4, 1, {"id_unusable": 3})
 
 
+def test_names_made_here_give_way_to_the_ids_of_the_source(tmp_path):
+    items = toy_items(tmp_path / "in", dict.fromkeys(("a", "b", "a#2", "row 2", "x.pdb", "''"), "fine"))
+    a = items[0]
+    items[2:2] = [a, a, Rejection("row 2", "id_missing", "row 2 has no id")]
+    items[:0] = [Rejection("x.pdb", "unsafe_member", "a link"), Rejection("a\n", "file_missing", "gone")]
+    items += [replace(a, id=""), replace(a, id="a#3")]
+    summary = go(items, tmp_path / "out")
+    assert (summary["seen"], summary["kept"]) == (len(items), 7)
+    found = {id_: row["reason"] for id_, row in rows(tmp_path / "out").items()}
+    assert found == {
+        **dict.fromkeys(("a", "b", "a#2", "row 2", "x.pdb", "''", "a#3"), ""),
+        "a#4": "duplicate_id", "a#5": "duplicate_id", "row 2#2": "id_missing", "x.pdb#2": "unsafe_member",
+        "'a\\n'": "file_missing", "''#2": "id_missing",
+    }  # fmt: skip
+
+
 def test_complexes_that_left_the_source_are_counted(tmp_path):
     items = toy_items(tmp_path / "in", texts(3))
     assert go(items, tmp_path / "out")["removed"] == 0

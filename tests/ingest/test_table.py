@@ -12,6 +12,8 @@ from trees import by_id, items, touch
 
 from holoshard.ingest.item import Item, Label, Locator, Rejection
 from holoshard.ingest.sources.labels import LabelColumns, read_table
+from holoshard.ingest.sources.layouts import choose
+from holoshard.ingest.sources.layouts import items as all_items
 from holoshard.ingest.sources.source import Request
 from holoshard.ingest.sources.table import Table
 from holoshard.ingest.sources.tree import Tree
@@ -100,7 +102,7 @@ def test_rows_that_cannot_be_items_say_why(tmp_path):
     assert {id_: item.reason for id_, item in found.items() if isinstance(item, Rejection)} == {
         "smiles": "ligand_no_3d",
         "none": "file_missing",
-        "row 3": "file_missing",
+        "row 3": "id_missing",
         "up": "unsafe_member",
         "abs": "unsafe_member",
         "member": "unsafe_member",
@@ -179,3 +181,12 @@ def test_a_table_whose_files_are_elsewhere_does_not_make_a_layout(tmp_path):
     assert Table().recognise(Request(Tree(tmp_path))) == ""
     touch(tmp_path, "data/1.pdb")
     assert "example.csv" in Table().recognise(Request(Tree(tmp_path)))
+
+
+def test_measurements_kept_apart_take_no_id_of_the_source(tmp_path):
+    touch(tmp_path, "a.pdb", "a.sdf")
+    rows = ["a,1", "a,2", "a@1,3", "a@2,4", "a@2,5"]
+    text = "\n".join(["id,protein,ligand,pK", *(row.replace(",", ",a.pdb,a.sdf,") for row in rows)])
+    (tmp_path / "labels.csv").write_text(text + "\n")
+    found = [(item.id, item.labels[0].value) for item in all_items([choose(tmp_path)], apart=True)]
+    assert found == [("a@1@", "1"), ("a@2@", "2"), ("a@1", "3"), ("a@2@1", "4"), ("a@2@2", "5")]
