@@ -1,4 +1,4 @@
-"""The commands of this room: shard, info, show, verify, leakage, export."""
+"""The commands of this room: shard, convert, info, show, verify, leakage, export."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from .console import Output, log
+from .make.convert import convert as copy_into
 from .make.export import export_structures
 from .make.pack import MEMORY, pack
+from .make.repair import repair
 from .make.split import SPLITS, Method
 from .make.verify import verify as check_all
 from .read.dataset import open_dataset
@@ -143,15 +145,23 @@ def show(data: Path, which: str, *, output: Out = OUTPUT) -> dict[str, Any]:
     return result
 
 
-def verify(data: Path, *, threads: int | None = None, output: Out = OUTPUT) -> dict[str, Any]:
+def verify(
+    data: Path,
+    *,
+    threads: int | None = None,
+    repair_from: Annotated[tuple[Path, ...], Parameter(negative=(), consume_multiple=True)] = (),
+    output: Out = OUTPUT,
+) -> dict[str, Any]:
     """Check every checksum and offset of a data set, a part or a shard file; exit 1 if any is wrong.
 
-    Names the damaged blocks and the complexes in them.
+    Names the damaged blocks and the complexes in them, and mends them where told to.
 
     Examples::
         holoshard verify data/shards
 
         holoshard verify data/parts/part-0000.h5
+
+        holoshard verify data/shards --repair-from data/parts
 
     Parameters
     ----------
@@ -159,15 +169,57 @@ def verify(data: Path, *, threads: int | None = None, output: Out = OUTPUT) -> d
         Folder of a data set, or one shard or part file.
     threads
         That check at the same time; one a core if not given.
+    repair_from
+        Parts or another copy: what is damaged is made anew of them, all else stays. The result is what
+        was written at first, to the byte, or nothing is replaced.
     """
     report = check_all(data, threads)
     print("\n".join(report.lines()))
-    damage = [
+    found = {"damage": [
         {"file": d.file, "block": d.block, "reason": d.reason, "ids": list(d.ids)} for d in report.damage
-    ]
+    ]}  # fmt: skip
+    if repair_from and not report.ok:
+        mended = repair(data, repair_from, report)
+        found |= {"mended": list(mended.shards), "mended_blocks": mended.n_blocks}
+        print(f"mended {', '.join(mended.shards)}: {mended.n_blocks} blocks made anew")
+        report = check_all(data, threads)
+        print(report.lines()[-1])
     return {
         "ok": report.ok, "n_complexes": report.n_complexes, "n_blocks": report.n_blocks,
-        "damage": damage, "exit_code": 0 if report.ok else 1,
+        **found, "exit_code": 0 if report.ok else 1,
+    }  # fmt: skip
+
+
+def convert(
+    source: Path,
+    out: Path,
+    *,
+    container: Literal["hdf5", "zarr"] | None = None,
+    output: Out = OUTPUT,
+) -> dict[str, Any]:
+    """Copy a data set, or one shard, into the other container, without packing anything again.
+
+    Every checksum is verified on the way. Converting back gives the same files, byte for byte.
+
+    Examples::
+        holoshard convert data/shards data/shards-zarr
+
+        holoshard convert data/shards-zarr data/shards-again --container hdf5
+
+    Parameters
+    ----------
+    source
+        Folder of a data set, or one shard or part file.
+    out
+        Folder to make, or file (.h5) or folder (.zarr) for a single shard.
+    container
+        Of the copy; the other one than the source's if not given.
+    """
+    manifest = copy_into(source, out, container)
+    print(f"{out}: {manifest.n_complexes} complexes in {len(manifest.shards)} {manifest.container} shards")
+    return {
+        "out": str(out), "container": manifest.container, "n_complexes": manifest.n_complexes,
+        "n_shards": len(manifest.shards), "fingerprint": manifest.fingerprint,
     }  # fmt: skip
 
 

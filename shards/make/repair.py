@@ -25,6 +25,7 @@ from ..read.blocks import BlockReader
 from ..read.dataset import Dataset, open_dataset
 from ..read.source import open_source
 from .files import file_sha256, remove
+from .survey import part_files
 from .verify import Report, verify
 
 HELD: Final = 64  # decoded blocks of the parts
@@ -41,8 +42,8 @@ class Mended:
 def repair(path: str | Path, parts: Sequence[str | Path], report: Report | None = None) -> Mended:
     """Mend the data set at ``path``; ``report`` is what verify found, if it ran already.
 
-    Each damaged block is packed again from the complexes with its ids in ``parts`` (part files, or
-    folders of data sets). Raises UsageError if one of them is not there, FormatError if the result is
+    Each damaged block is packed again from the complexes with its ids in ``parts`` (part files, folders of
+    them or of ingest, data sets). Raises UsageError if one of them is not there, FormatError if the result is
     not what was written at first. A damaged manifest or index cannot be mended: pack the parts again.
     """
     report = report or verify(path)
@@ -54,7 +55,7 @@ def repair(path: str | Path, parts: Sequence[str | Path], report: Report | None 
         raise FormatError(
             f"{path}: {INDEX} is damaged, so nothing says what was where; run holoshard shard again"
         )
-    library = _Library([open_dataset(p) for p in parts])
+    library = _Library([open_dataset(p) for p in part_files(map(Path, parts))])
     names = sorted({d.file for d in report.damage})
     n_blocks = 0
     for name in names:

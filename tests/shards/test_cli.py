@@ -98,7 +98,7 @@ def test_a_wrong_call_is_one_line_and_exit_code_2(capsys, data, arguments, messa
     assert not (data / "x").exists()
 
 
-@pytest.mark.parametrize("command", ["shard", "info", "show", "verify"])
+@pytest.mark.parametrize("command", ["shard", "info", "show", "verify", "convert"])
 def test_help_has_examples(capsys, command):
     main([command, "--help"])
     text = capsys.readouterr().out
@@ -124,3 +124,31 @@ def test_verify(capsys, data, tmp_path):
     assert found["file"] == shard.name
     assert found["ids"] == dataset.ids()[8:16]
     assert found["ids"][0] in text
+
+
+def test_verify_mends_from_the_parts(capsys, data, tmp_path):
+    shutil.copytree(data / "shards", tmp_path / "bad")
+    shard = tmp_path / "bad" / "train-00000.h5"
+    damaged = bytearray(shard.read_bytes())
+    block = open_dataset(tmp_path / "bad").reader.table[2]
+    damaged[int(block["offset"]) + 50] ^= 8
+    shard.write_bytes(damaged)
+    code, text, result = run(capsys, "verify", tmp_path / "bad", "--repair-from", data / "ingested")
+    assert (code, result["ok"]) == (0, True)
+    assert {d["block"] for d in result["damage"]} == {None, 2}
+    assert (result["mended"], result["mended_blocks"]) == (["train-00000.h5"], 1)
+    assert "all as written" in text.splitlines()[-1]
+    assert shard.read_bytes() == (data / "shards" / shard.name).read_bytes()
+
+
+def test_convert_and_back(capsys, data, tmp_path):
+    code, text, result = run(capsys, "convert", data / "shards", tmp_path / "zarr")
+    assert (code, result["container"]) == (0, "zarr")
+    assert "60 complexes in 3 zarr shards" in text
+    assert result["fingerprint"] == open_dataset(data / "shards").manifest.fingerprint
+    assert run(capsys, "convert", tmp_path / "zarr", tmp_path / "back", "--container", "hdf5")[0] == 0
+    for path in (data / "shards").iterdir():
+        assert (tmp_path / "back" / path.name).read_bytes() == path.read_bytes()
+    code, _, result = run(capsys, "convert", data / "shards", data / "shards")
+    assert code == 2
+    assert "choose another" in result["error"]
