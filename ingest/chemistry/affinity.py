@@ -17,6 +17,7 @@ from typing import Final, Literal
 from ...shards.complex import Affinity
 from ...shards.errors import StructureError
 from ..item import Label
+from .numerals import number, plain
 
 __all__ = ["Merge", "parse_label", "to_affinities", "to_affinity"]
 
@@ -25,6 +26,8 @@ GAS_CONSTANT: Final = 1.987204e-3  # kcal/mol/K
 JOULES_A_CALORIE: Final = 4.184
 ROOM_TEMPERATURE: Final = 298.15  # K, where a source has none
 PLAUSIBLE: Final = (0.0, 15.0)  # pK
+TEMPERATURES: Final = (200.0, 450.0)  # K, of anything bound in solution
+MAX_LENGTH: Final = 400  # characters; a label is a few words
 
 # A direct constant before an indirect one: what is kept where a complex has measurements of several kinds.
 PREFERENCE: Final = ("Kd", "Ki", "dG", "IC50", "EC50", "pK", "active", "inactive", "synthetic")
@@ -47,12 +50,6 @@ _RELATIONS: Final = {
     "": "=", "=": "=", "==": "=", "~": "~", "~=": "~", "=~": "~", "<": "<", "<<": "<", ">": ">", ">>": ">",
     "<=": "<=", "=<": "<=", "<~": "<=", "~<": "<=", ">=": ">=", "=>": ">=", ">~": ">=", "~>": ">=",
 }  # fmt: skip
-# One way of writing what typesetters have several of: relations, micro, minus, multiplication.
-_SIGNS: Final = str.maketrans({
-    "\u2264": "<=", "\u2a7d": "<=", "\u2272": "<=", "\u2265": ">=", "\u2a7e": ">=", "\u2273": ">=",
-    "\u2248": "~", "\u2243": "~", "\u223c": "~", "\u00b5": "u", "\u03bc": "u", "\u2212": "-", "\u2013": "-",
-    "\u00d7": "x", "\u00b7": ".", "\u22c5": ".",
-})  # fmt: skip
 _TURNED: Final = {"=": "=", "~": "~", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _CONSTANTS: Final = {"kd": "Kd", "ki": "Ki", "ic50": "IC50", "ec50": "EC50"}
 _LOGARITHMS: Final = (
@@ -66,9 +63,6 @@ _LOGARITHMS: Final = (
 )  # fmt: skip
 _ANY_CONSTANT: Final = ("", "k", "kdki", "affinity", "bindingaffinity")  # of a unit of concentration
 _RELATIVE: Final = re.compile(r"ddg|deltadelta|ΔΔ|δδ|rel", re.IGNORECASE)
-_NUMBER: Final = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-_TIMES_TEN: Final = re.compile(r"(?<=[\d.])\s*[xX*]\s*10\s*(?:\^|\*\*)?\s*\(?([-+]?\d+)\)?")
-_ERROR_BAR: Final = re.compile(r"\s*(?:±|\+/-|\+-).*$")
 _TEXT: Final = re.compile(
     r"^\s*(?P<kind>[^<>=~\d]*?(?:[IE]C\s?50)?[^<>=~\d]*?)\s*(?P<relation>[<>=~]*)\s*"
     r"(?P<value>[-+]?(?:\d|\.\d)[\d.,]*(?:e[-+]?\d+)?)\s*(?:(?:±|\+/-)\s*[\d.]+\s*)?"
@@ -94,10 +88,10 @@ def parse_label(text: str) -> Label:
     StructureError
         ``label_missing`` for an empty text, ``label_unreadable`` for one that is no such string.
     """
-    plain = _plain(text)
-    if not plain.strip():
+    written = plain(text)
+    if not written.strip():
         raise StructureError("label_missing", "an empty label")
-    match = _TEXT.match(_TIMES_TEN.sub(r"e\1", plain))
+    match = _TEXT.match(written)
     if match is None:
         raise StructureError("label_unreadable", f"label {text!r}, where something like 'Ki=20nM' is due")
     kind = match["kind"].strip(" :([")
@@ -151,15 +145,11 @@ def to_affinities(labels: Sequence[Label], merge: Merge = "median") -> tuple[Aff
 
 def describe(label: Label) -> str:
     """A label as its source wrote it, on one line."""
-    if label.text:
-        return label.text.strip()
     temperature = f" at {label.temperature:g} K" if label.temperature else ""
-    parts = (
-        label.kind.strip(),
-        label.relation.strip() if label.value.strip() else "",
-        label.value.strip(),
-        label.unit.strip(),
-    )
+    relation, value = label.relation.strip(), label.value.strip()
+    if label.text:  # speaks for itself, but for what the columns beside it add
+        relation, value = relation if relation != "=" else "", label.text.strip()
+    parts = (label.kind.strip(), relation if value else "", value, label.unit.strip())
     return " ".join(filter(None, parts)) + temperature
 
 
@@ -190,11 +180,13 @@ def _merge(measurements: list[_Measurement], text: str) -> Affinity:
 def _measure(label: Label) -> _Measurement:
     """One label on the pK scale."""
     text = describe(label)
+    if len(text) > MAX_LENGTH:
+        raise StructureError("label_unreadable", f"a label of {len(text)} characters: {text[:40]!r}...")
     if label.text and not label.value:
         parsed = parse_label(label.text)
         label = Label(
             parsed.kind or label.kind,
-            parsed.relation,
+            parsed.relation if parsed.relation != "=" else label.relation,
             parsed.value,
             parsed.unit or label.unit,
             "",
@@ -219,11 +211,11 @@ def _measure(label: Label) -> _Measurement:
 
 def _to_pk(label: Label, kind: str, text: str) -> tuple[float, str, str]:
     """pK, its relation, and the kind of :data:`KINDS`."""
-    value = _number(label.value, text)
-    relation = _RELATIONS.get(_plain(label.relation).replace(" ", ""))
+    value = number(label.value, text)
+    relation = _RELATIONS.get(plain(label.relation).replace(" ", "").strip("'\""))  # ChEMBL quotes them
     if relation is None:
         raise StructureError("label_unreadable", f"relation {label.relation!r} of the label {text!r}")
-    unit = _plain(label.unit).strip()
+    unit = plain(label.unit).strip()
     energy = _energy(unit)
     if kind in ("dg", "|dg|", "-dg", "absdg", "negdg"):
         if energy is None:
@@ -259,23 +251,26 @@ def _from_energy(kcal: float, temperature: float, relation: str, magnitude: bool
     """A free energy grows as the constant does, so its relation turns round on the pK scale; its magnitude
     does not.
     """
+    if math.isnan(temperature):
+        raise StructureError("label_unreadable", "the temperature of a free energy is no number of kelvin")
+    low, high = TEMPERATURES
+    if temperature and not low <= temperature <= high:
+        raise StructureError(
+            "label_implausible",
+            f"a free energy at {temperature:g} K, where one at {low:g} to {high:g} is due",
+        )
     per_unit = math.log(10) * GAS_CONSTANT * (temperature or ROOM_TEMPERATURE)
     if magnitude:
         return kcal / per_unit, relation, "dG"
     return -kcal / per_unit, _TURNED[relation], "dG"
 
 
-def _plain(text: str) -> str:
-    """Text without the typesetter's variants."""
-    return text.translate(_SIGNS)
-
-
 @lru_cache(maxsize=256)  # a table has a handful of kinds and units
 def _canonical(kind: str) -> str:
     """A kind without case, blanks, brackets and underscores, a delta as d."""
-    plain = _plain(kind).strip().lower()
-    plain = re.sub(r"[\s_/().\[\]:°]|binding$|bind$", "", plain)
-    return plain if _RELATIVE.search(plain) else re.sub(r"delta|δ", "d", plain)
+    found = plain(kind).strip().lower()
+    found = re.sub(r"[\s_/().\[\]:°]|binding$|bind$", "", found)
+    return found if _RELATIVE.search(found) else re.sub(r"delta|δ", "d", found)
 
 
 @lru_cache(maxsize=256)
@@ -289,30 +284,7 @@ def _molar(unit: str) -> int | None:
 @lru_cache(maxsize=256)
 def _energy(unit: str) -> float | None:
     """kcal/mol in a unit of molar energy."""
-    plain = re.sub(r"[\s_.]", "", unit.lower())
-    plain = re.sub(r"kilo(cal|j)(?:orie|oule)s?", r"k\1", plain)
-    plain = re.sub(r"(?:per|/)?mol(?:e|\^?-1)?$", "/mol", plain)
-    return _ENERGY.get(plain if "/" in plain else f"{plain}/mol")
-
-
-def _number(text: str, label: str) -> float:
-    """A number as tables write it: thousands with commas, decimal commas, ``1.2x10^-7``, an error bar after
-    it.
-    """
-    plain = text if _NUMBER.fullmatch(text) else _plain_number(text)
-    if not _NUMBER.fullmatch(plain):
-        raise StructureError("label_unreadable", f"number {text!r} of the label {label!r}")
-    value = float(plain)
-    if not math.isfinite(value):
-        raise StructureError("label_unreadable", f"number {text!r} of the label {label!r} is not finite")
-    return value
-
-
-def _plain_number(text: str) -> str:
-    """A number without its writer's habits."""
-    plain = _TIMES_TEN.sub(r"e\1", _ERROR_BAR.sub("", _plain(text).strip()))
-    if re.fullmatch(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?", plain):
-        plain = plain.replace(",", "")
-    elif plain.count(",") == 1 and "." not in plain:
-        plain = plain.replace(",", ".")
-    return plain.replace(" ", "")
+    found = re.sub(r"[\s_.]", "", unit.lower())
+    found = re.sub(r"kilo(cal|j)(?:orie|oule)s?", r"k\1", found)
+    found = re.sub(r"(?:per|/)?mol(?:e|\^?-1)?$", "/mol", found)
+    return _ENERGY.get(found if "/" in found else f"{found}/mol")

@@ -8,13 +8,14 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
 from ...shards.errors import StructureError, UsageError
+from ..chemistry.numerals import kelvin
 from ..item import Label, Locator
 from ..read import archive
 
@@ -88,13 +89,13 @@ class LabelColumns:
     def labels(self, row: Mapping[str, str]) -> tuple[Label, ...]:
         """The measurements of a row: the columns value, type, relation and unit if filled, else the named
         columns, else free text."""
-        kelvin = _number(row.get(self.temperature, ""))
+        temperature = kelvin(row.get(self.temperature, ""))
         cell = row.get(self.value, "")
         if not blank(cell):
-            found = [_label(cell, row.get(self.kind, ""), row.get(self.unit, ""), kelvin)]
+            found = [_label(cell, row.get(self.kind, ""), row.get(self.unit, ""), temperature)]
         else:
             found = [
-                _label(row[column], kind, unit, kelvin)
+                _label(row[column], kind, unit, temperature)
                 for column, (kind, unit) in self.named.items()
                 if not blank(row.get(column, ""))
             ]
@@ -102,30 +103,17 @@ class LabelColumns:
             found = [Label(text=row[self.text].strip())]
         relation = row.get(self.relation, "").strip()
         if relation:
-            found = [_with_relation(label, relation) for label in found]
+            found = [replace(label, relation=relation) if label.relation == "=" else label for label in found]
         return tuple(found)
 
 
-def _label(cell: str, kind: str, unit: str, kelvin: float) -> Label:
+def _label(cell: str, kind: str, unit: str, temperature: float) -> Label:
     """A cell's own relation and unit win over those of its columns."""
     match = _CELL.fullmatch(cell)
     if match is None:
-        return Label(kind.strip(), "=", cell.strip(), unit.strip(), temperature=kelvin)
+        return Label(kind.strip(), "=", "", unit.strip(), cell.strip(), temperature)
     unit = match["unit"] or unit.strip()
-    return Label(kind.strip(), match["relation"] or "=", match["value"], unit, temperature=kelvin)
-
-
-def _with_relation(label: Label, relation: str) -> Label:
-    if label.relation != "=" or label.text:
-        return label
-    return Label(label.kind, relation, label.value, label.unit, label.text, label.temperature)
-
-
-def _number(cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        return 0.0
+    return Label(kind.strip(), match["relation"] or "=", match["value"], unit, temperature=temperature)
 
 
 def read_table(locator: Locator) -> pl.DataFrame:

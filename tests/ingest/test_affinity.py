@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holoshard.ingest.chemistry.affinity import parse_label, to_affinities, to_affinity
+from holoshard.ingest.chemistry.numerals import kelvin, number
 from holoshard.ingest.item import Label
 from holoshard.shards.errors import StructureError
 
@@ -38,6 +39,14 @@ def reason_of(*labels: Label) -> str:
         ("Kd = 1.2 x 10^-7 mol/L", 6.921, "=", "Kd"),
         ("Kd = 1.2 × 10-7 M", 6.921, "=", "Kd"),  # noqa: RUF001
         ("Ki = 4.5 ± 0.3 nM", 8.347, "=", "Ki"),
+        ("Ki = 1.2·10⁻⁷ M", 6.921, "=", "Ki"),
+        ("Ki = 10⁻⁷ M", 7.0, "=", "Ki"),
+        ("Ki = 1.2 * 10**(-7) mol·L⁻¹", 6.921, "=", "Ki"),
+        ("IC₅₀ ⩽ 3 µM", 5.523, ">=", "IC50"),
+        ("Ki = 7·5 nM", 8.125, "=", "Ki"),  # a decimal point as the Lancet sets it
+        ("Ki = 12,5 nM", 7.903, "=", "Ki"),
+        ("Ki = 0,125 nM", 9.903, "=", "Ki"),  # no thousands begin with 0
+        ("∆G° = −34.2 kJ·mol⁻¹", 5.992, "=", "dG"),  # noqa: RUF001
         ("pIC50 = 7.2", 7.2, "=", "IC50"),
         ("pKd > 9", 9.0, ">", "Kd"),
         ("-logKd/Ki=6.82", 6.82, "=", "pK"),
@@ -107,6 +116,24 @@ def test_temperature_counts() -> None:
         (Label("pKd", "=", "7", "kcal/mol"), "label_unreadable"),
         (Label(text="not determined"), "label_unreadable"),
         (Label(text="Ki=2-5 nM"), "label_unreadable"),
+        (Label(text="Ki=2–5 nM"), "label_unreadable"),  # noqa: RUF001
+        (Label(text="Ki=2 to 5 nM"), "label_unreadable"),
+        (Label(text="Ki=5 x 100 nM"), "label_unreadable"),
+        (Label("Ki", "=", "1 2", "nM"), "label_unreadable"),
+        (Label("Ki", "=", "1,2,3", "nM"), "label_unreadable"),
+        (Label("Ki", "=", "inf", "nM"), "label_unreadable"),
+        (Label("pKd", "=", "1e-400", ""), "label_implausible"),
+        (Label("pKd", "=", "1e-40", ""), "label_implausible"),  # zero as float32
+        (Label("Kd", "=", "1e400", "nM"), "label_implausible"),
+        (Label("Kd", "=", "1e-400", "nM"), "label_implausible"),
+        (Label("pKd", "=", "9" * 100, ""), "label_implausible"),
+        (Label("Kd", "=", "0.000", "nM"), "label_nonpositive"),
+        (Label("Kd", "=", "-0", "nM"), "label_nonpositive"),
+        (Label("Kd", "=", "9" * 4000, "nM"), "label_unreadable"),
+        (Label("dG", "=", "-8.18", "kcal/mol", temperature=25.0), "label_implausible"),
+        (Label("dG", "=", "8.18", "kcal/mol", temperature=-298.15), "label_implausible"),
+        (Label("dG", "=", "-1e308", "kcal/mol"), "label_implausible"),
+        (Label("dG", "=", "-8.18", "kcal/mol", temperature=math.nan), "label_unreadable"),
     ],
 )
 def test_refusals(label: Label, reason: str) -> None:
@@ -260,3 +287,25 @@ def test_units_are_interchangeable(molar: float, unit: str, sign: str) -> None:
     affinity = to_affinity([Label("Kd", sign, repr(molar * scale), unit)])
     assert affinity.pk == pytest.approx(-math.log10(molar), abs=1e-9)
     assert affinity.relation == {"=": "=", "<": ">", ">": "<"}[sign]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("1,200", 1200), ("1 200", 1200), ("1 200,5", 1200.5), ("1.234,5", 1234.5), ("12,50", 12.5),
+     ("0,123", 0.123), ("-8,5", -8.5), ("1,234.5", 1234.5), ("2e-3", 0.002), ("1.2X10+3", 1200),
+     ("5 ±1", 5), ("\u22121.5", -1.5)],
+)  # fmt: skip
+def test_numbers_keep_their_value(value: str, expected: float) -> None:
+    assert number(value, "x") == pytest.approx(expected)
+
+
+def test_temperatures() -> None:
+    cells = ("298", "298.15 K", "25 °C", "25ºC", "", "n/a")
+    assert [kelvin(cell) for cell in cells] == [298.0, 298.15, 298.15, 298.15, 0.0, 0.0]
+    assert math.isnan(kelvin("warm"))
+
+
+def test_a_relation_beside_a_text_counts() -> None:
+    affinity = to_affinity([Label("Ki", ">", "", "uM", "4.5 ± 0.3")])
+    assert (affinity.relation, affinity.text) == ("<", "Ki > 4.5 ± 0.3 uM")
+    assert to_affinity([Label("Ki", "'='", "4.5", "uM")]).relation == "="

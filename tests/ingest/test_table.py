@@ -153,7 +153,10 @@ LABELS = [
     ({"-logKd/Ki": "6.4"}, [Label("-logKd/Ki", "=", "6.4")]),
     ({"type": "Kd", "relation": ">", "value": "5", "unit": "uM", "pK": "5.3"}, [Label("Kd", ">", "5", "uM")]),
     ({"type": "", "relation": "", "value": "", "unit": "", "pK": "5.3"}, [Label("pK", "=", "5.3")]),
-    ({"affinity": "Ki=20nM"}, [Label("", "=", "Ki=20nM")]),
+    ({"affinity": "Ki=20nM"}, [Label(text="Ki=20nM")]),
+    ({"kind": "Ki", "relation": ">", "value": "4.5 ± 0.3", "unit": "uM"},
+     [Label("Ki", ">", "", "uM", "4.5 ± 0.3")]),
+    ({"dG_kcal": "-8.18", "temperature": "25 °C"}, [Label("dG", "=", "-8.18", "kcal", temperature=298.15)]),
     ({"affinity_text": "IC50<~1uM"}, [Label(text="IC50<~1uM")]),
     ({"value": "n/a", "pK": "NaN"}, []),
 ]  # fmt: skip
