@@ -75,7 +75,8 @@ def ingest(
         total=total,
     )
     layouts = {str(one.request.tree.path): one.source.name for one in chosen}
-    result = {**summary, "layouts": layouts, "out": str(out)}
+    unread = [str(one.request.tree.path / name) for one in chosen for name in one.unread]
+    result = {**summary, "layouts": layouts, "unread_tables": unread, "out": str(out)}
     if collect_refused:
         result["collected"] = collect(read(out), out)
     print("\n".join(_lines(result, out)))
@@ -104,6 +105,8 @@ def _lines(summary: dict[str, Any], out: Path) -> list[str]:
     if summary["repairs"]:
         said = ", ".join(f"{code} {count}" for code, count in summary["repairs"].items())
         lines.append(f"repairs: {said}")
+    if summary["unread_tables"]:
+        lines.append(f"tables not read (why: see above): {', '.join(summary['unread_tables'])}")
     return [*lines, f"ledger: {out / 'ledger.parquet'}"]
 
 

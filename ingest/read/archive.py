@@ -151,6 +151,8 @@ def _gunzip(raw: bytes) -> bytes:
 
 def archive_kind(path: Path) -> Kind:
     """Which archive a file is, from its content; "" if it is none or cannot be read."""
+    if not path.is_file():  # a pipe would be waited for, for ever
+        return ""
     try:
         with path.open("rb") as file:
             head = file.read(512)

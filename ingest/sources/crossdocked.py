@@ -8,14 +8,18 @@ form in which the set is handed on to generative models.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from typing import Final
 
+from ...shards.errors import UsageError
 from ..item import Item, Label, Locator, Rejection
 from ..read.archive import fault_of_name
 from .source import Request
 from .tree import Tree, folders_of, join, plain
+
+log = logging.getLogger("holoshard")
 
 POSE = re.compile(r"(?P<receptor>.+_rec)_.+_(?:tt|it\d*|lig)_?(?:docked|min)\w*\.sdf")
 LOOSE = re.compile(r".+_lig_\w*(?:docked|min)\w*\.sdf")
@@ -45,6 +49,7 @@ class CrossDocked:
         """One a line of the types files, then one a pose that they do not name."""
         tree, named = request.tree, set[str]()
         for types in (name for name in tree.names if name.endswith(".types")):
+            _say_what_is_lost(tree, types)
             for words in _lines(tree, types):
                 item = _of_line(tree, types, words)
                 if item.id not in named:  # the folds of a cross-validation repeat each other
@@ -60,6 +65,16 @@ def _lines(tree: Tree, name: str) -> list[list[str]]:
     """The lines of a types file that have what it takes."""
     found = [line.split() for line in tree.text(name).splitlines()]
     return [words for words in found if len(words) >= 5 and words[0] in ("0", "1")]
+
+
+def _say_what_is_lost(tree: Tree, name: str) -> None:
+    text = tree.text(name)
+    if "\0" in text:
+        raise UsageError(f"{name} is binary; expected lines such as '1 6.5 0.9 rec.pdb lig.sdf #-7.1'")
+    n_lines = sum(bool(line.strip()) and not line.lstrip().startswith("#") for line in text.splitlines())
+    lost = n_lines - len(_lines(tree, name))
+    if lost:
+        log.warning("%s: %d of %d lines name no receptor and pose, and are lost", name, lost, n_lines)
 
 
 def _of_line(tree: Tree, types: str, words: list[str]) -> Item | Rejection:

@@ -40,6 +40,7 @@ _RELATION = r"<=|>=|≤|≥|<|>|~|≈|=|≲|≳"
 _CELL = re.compile(
     rf"\s*(?P<relation>{_RELATION})?\s*(?P<value>[+\-\u2212]?[\d.,]+(?:[eE][+-]?\d+)?)\s*(?P<unit>{_UNITS})?\s*"
 )
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")  # of what is no text
 _BLANK = ("", "-", "na", "n/a", "nan", "none", "null")
 
 
@@ -127,12 +128,14 @@ def read_table(locator: Locator) -> pl.DataFrame:
             frame = pl.read_parquet(io.BytesIO(data))
         else:
             text = _decode(data)
+            if _CONTROL.search(text[:4096]):
+                raise StructureError("format_unknown", "it is binary; expected CSV, TSV or Parquet")
             frame = pl.read_csv(
                 io.BytesIO(text.encode()), separator=delimiter(text), infer_schema=False, encoding="utf8"
             )
     except StructureError as error:
         raise UsageError(f"the table {locator} cannot be read: {error}") from error
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = str(error).splitlines()[0]
         raise UsageError(f"the table {locator} cannot be read: {reason}; save it anew as CSV") from error
     scalar = [name for name, kind in frame.schema.items() if not kind.is_nested()]
@@ -140,6 +143,8 @@ def read_table(locator: Locator) -> pl.DataFrame:
 
 
 def _decode(data: bytes) -> str:
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # "Unicode text" of spreadsheets
+        return data.decode("utf-16", "replace")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -147,28 +152,41 @@ def _decode(data: bytes) -> str:
 
 
 def delimiter(text: str) -> str:
-    """Comma, tab or semicolon: the one that occurs most in the first line."""
+    """Comma, tab, semicolon or bar: the one that occurs most in the first line."""
     first = text.split("\n", 1)[0]
-    return max(",\t;", key=first.count)
+    return max(",\t;|", key=first.count)
 
 
 def header_of(locator: Locator) -> list[str]:
     """The column names of a table, without reading the rest; [] if it is none."""
     try:
-        if not locator.member:
+        if locator.member or not locator.path.is_file():
+            head = archive.load(locator)
+        else:
             with locator.path.open("rb") as file:
                 head = file.read(1 << 16)
             if head[:4] == b"PAR1":
-                return list(pl.read_parquet_schema(locator.path))
+                return list(parquet_schema(locator))
             if head[:2] == archive.GZIP or head[:4] == archive.ZSTD:
                 head = archive.load(locator)
-        else:
-            head = archive.load(locator)
-    except (StructureError, OSError, pl.exceptions.PolarsError):
+    except (StructureError, OSError, UsageError):
         return []
     text = _decode(head) if b"\n" in head else ""
     line = text.split("\n", 1)[0].strip("\r")
-    return [cell.strip().strip('"') for cell in line.split(delimiter(line))] if line else []
+    if not line or _CONTROL.search(line):
+        return []
+    return [cell.strip().strip('"') for cell in line.split(delimiter(line))]
+
+
+def parquet_schema(locator: Locator) -> pl.Schema:
+    """Columns and types of a Parquet file. Raises UsageError, with the mend, if it cannot be read."""
+    try:
+        if not locator.path.is_file():
+            raise OSError("it is no regular file")
+        return pl.Schema(pl.read_parquet_schema(locator.path))
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        said = str(error).splitlines()[0]
+        raise UsageError(f"the table {locator} cannot be read: {said}; fetch or write it anew") from error
 
 
 def rows(frame: pl.DataFrame) -> Iterator[dict[str, str]]:

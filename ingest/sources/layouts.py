@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 
-from ...shards.errors import UsageError
+from ...shards.errors import StructureError, UsageError
 from ..item import Item, Locator, Rejection
 from .crossdocked import CrossDocked
 from .dude import Dude
@@ -27,6 +27,7 @@ from .predicted import Predicted
 from .rcsb import Rcsb
 from .sair import Sair
 from .source import Request, Source
+from .stray import strays
 from .table import LIGAND, STRUCTURE, Table
 from .tree import Tree
 
@@ -41,12 +42,13 @@ LAYOUTS: Final[tuple[Source, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """One source with its layout, and why it was taken for that."""
+    """One source with its layout, why it was taken for that, and the tables in it that are not read."""
 
     source: Source
     request: Request
     why: str
     joined: LabelTable | None = None
+    unread: tuple[str, ...] = ()
 
     def items(self) -> Iterator[Item | Rejection]:
         """The complexes, with labels joined by id where the labels are a table of their own."""
@@ -74,11 +76,25 @@ def choose(path: Path, layout: str = "auto", labels: Path | None = None) -> Chos
         why = source.recognise(request)
         if why:
             log.info("%s: layout %s, because %s", path, source.name, why)
-            return Chosen(source, request, why, joined)
+            return Chosen(source, request, why, joined, _unread(request, source))
+    tables = "".join(f"; {stray.name}: {stray.said}" for stray in strays(request, None))
     raise UsageError(
         f"{path} is of no layout that is known ({', '.join(s.name for s in LAYOUTS)}): say which with "
-        f"--layout, or write a table with columns id, protein, ligand, affinity"
+        f"--layout, or write a table with columns id, protein, ligand, affinity{tables}"
     )
+
+
+def _unread(request: Request, source: Source) -> tuple[str, ...]:
+    """Names of the tables that are not read, each said. Raises UsageError where one may be what is meant."""
+    found = strays(request, source)
+    for stray in found:
+        if stray.stops:
+            raise UsageError(
+                f"{request.tree.path} looks like the layout {source.name}, but {stray.name} lies there: "
+                f"{stray.said}; mend or name it, or say --layout {source.name} to read without it"
+            )
+        log.warning("%s is not read: %s", stray.name, stray.said)
+    return tuple(stray.name for stray in found)
 
 
 def named(layout: str) -> Source:
@@ -125,6 +141,8 @@ def _find_labels(source: Path, labels: Path | None) -> Path | None:
     for place in (labels, source / labels):
         if place.is_file():
             return place
+        if place.exists():
+            raise UsageError(f"the labels {place} are no regular file; give a CSV, TSV or Parquet file")
     raise UsageError(f"there is no labels file {labels}, neither here nor in {source}")
 
 
@@ -135,7 +153,9 @@ def _separate_labels(labels: Path | None) -> LabelTable | None:
     header = header_of(Locator(labels))
     if pick(header, STRUCTURE) or pick(header, LIGAND):
         return None
-    with labels.open("rb") as file:
-        if file.read(4) != b"PAR1" and parse_index(labels.read_text("latin-1")):
+    try:
+        if parse_index(Tree(labels).text(labels.name)):
             return None
+    except StructureError as error:
+        raise UsageError(f"the labels {labels} cannot be read: {error}") from error
     return LabelTable(labels)

@@ -39,7 +39,7 @@ class Misato:
 
 def _entries(request: Request, name: str) -> list[str]:
     locator = request.tree.locator(name)
-    if locator.member:
+    if locator.member or not locator.path.is_file():
         return []
     try:
         with h5py.File(locator.path) as file:

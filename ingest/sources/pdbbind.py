@@ -6,13 +6,17 @@ An index line reads ``code resolution year [-logK] label // reference (ligand) r
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from ...shards.errors import UsageError
 from ..item import Item, Label, Rejection
 from .source import Request
 from .tree import Tree, folders_of, join, plain
+
+log = logging.getLogger("holoshard")
 
 # In the order of preference. The pocket file holds whole residues within 10 angstrom of the ligand.
 STRUCTURES: Final = ("_protein.pdb", "_protein.cif", "_protein_processed.pdb", "_pocket.pdb")
@@ -22,7 +26,7 @@ PRECEDENCE: Final = ("general", "refined", "core")
 
 LINE = re.compile(
     r"(?P<code>\w+)\s+(?P<resolution>NMR|[\d.]+|N/?A)\s+(?P<release_year>\d{4})\s+"
-    r"(?:(?P<pk>-?\d+\.\d+)\s+)?(?P<label>\S+)\s*//\s*(?P<reference>\S+)?\s*"
+    r"(?:(?P<pk>-?\d+\.\d+)\s+)?(?P<label>\S.*?)\s*//\s*(?P<reference>\S+)?\s*"
     r"(?:\((?P<ligand_name>[^)]*)\))?\s*(?P<remark>.*)"
 )
 
@@ -97,15 +101,31 @@ def read_indexes(request: Request) -> dict[str, dict[str, str]]:
     """Index lines by code; ``sets`` tells which index files name it."""
     tree = request.tree
     if request.labels is not None:
-        texts = {request.labels.name: request.labels.read_text("latin-1")}
+        texts = {request.labels.name: Tree(request.labels).text(request.labels.name)}
     else:
         texts = {name: tree.text(name) for name in tree.names if name.rpartition("/")[2].startswith("INDEX")}
     found: dict[str, dict[str, str]] = {}
     for name in sorted(texts, key=_precedence):
+        _say_what_is_lost(name, texts[name])
         for row in parse_index(texts[name]):
             kept = found.setdefault(row["code"], {**row, "sets": ""})
             kept["sets"] = f"{kept['sets']},{name.rpartition('/')[2]}".lstrip(",")
     return found
+
+
+def _say_what_is_lost(name: str, text: str) -> None:
+    """Warn of lines that have a reference, as those with a label do, and are no index lines all the same."""
+    if "\0" in text:
+        raise UsageError(
+            f"the index {name} is binary; expected lines such as '2tpi 2.1 1982 Kd=49uM // 2tpi.pdf'"
+        )
+    lines = [line.strip() for line in text.splitlines() if "//" in line and not line.startswith("#")]
+    lost = [line for line in lines if not LINE.fullmatch(line)]
+    if lost:
+        log.warning(
+            "%s: %d of %d lines are no index lines, and their labels are lost: %r ...",
+            name, len(lost), len(lines), lost[0][:80],
+        )  # fmt: skip
 
 
 def _precedence(name: str) -> tuple[int, str]:

@@ -14,7 +14,9 @@ from typing import Final
 
 import polars as pl
 
+from ...shards.errors import UsageError
 from ..item import Item, Rejection
+from .labels import parquet_schema
 from .source import Request
 from .tree import Tree, folders_of, join
 
@@ -33,6 +35,7 @@ class Plinder:
     """The layout ``plinder``."""
 
     name = "plinder"
+    tables = (".parquet",)
 
     def recognise(self, request: Request) -> str:
         """Zips of systems by two letters, or folders with the names of systems."""
@@ -92,11 +95,16 @@ def _index(tree: Tree) -> dict[str, dict[str, dict[str, str]]]:
     found: dict[str, dict[str, dict[str, str]]] = {}
     for name in tree.names:
         if name.endswith("annotation_table.parquet") and tree.is_folder:
-            path = tree.locator(name).path
-            known: list[str] = [column for column in COLUMNS if column in pl.read_parquet_schema(path)]
+            locator = tree.locator(name)
+            schema = parquet_schema(locator)
+            known = [column for column in COLUMNS if column in schema]
             if "system_id" not in known:
                 continue
-            rows = pl.read_parquet(path, columns=known).select(pl.all().cast(pl.String).fill_null(""))
+            try:
+                frame = pl.read_parquet(locator.path, columns=known)
+            except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+                raise UsageError(f"{locator} cannot be read: {error}; fetch it anew") from error
+            rows = frame.select(pl.all().cast(pl.String).fill_null(""))
             for row in rows.iter_rows(named=True):
                 found.setdefault(row["system_id"], {})[row.get("ligand_instance_chain", "")] = row
     return found

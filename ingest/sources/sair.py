@@ -10,11 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-import polars as pl
-
 from ..item import Item, Locator, Rejection
 from ..read import archive
-from .labels import SMILES, LabelColumns, pick, read_table
+from .labels import SMILES, LabelColumns, header_of, pick, read_table
 from .source import Request
 from .tree import Tree, plain
 
@@ -28,6 +26,7 @@ class Sair:
     """The layout ``sair``."""
 
     name = "sair"
+    tables = (".parquet",)
 
     def recognise(self, request: Request) -> str:
         """A Parquet table with a column entry_id, and models named for its rows."""
@@ -64,10 +63,7 @@ class Sair:
 def _table(tree: Tree) -> str:
     for name in tree.peek if tree.is_folder else ():
         if name.endswith(".parquet"):
-            try:
-                columns = pl.read_parquet_schema(tree.locator(name).path)
-            except (OSError, pl.exceptions.PolarsError):
-                continue
+            columns = header_of(tree.locator(name))
             if ENTRY in columns and any(index in columns for index in INDEX):
                 return name
     return ""

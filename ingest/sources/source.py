@@ -30,7 +30,8 @@ class Source(Protocol):
 
     ``name`` is what ``--layout`` calls it. ``recognise`` says why a tree is of this layout, "" if it is
     not. ``items`` yields one Item a complex, in an order that depends on the files alone, or a Rejection
-    for what the source names and cannot give: nothing is left out without a word.
+    for what the source names and cannot give: nothing is left out without a word. A layout with tables of its
+    own may name their endings in ``tables``; any other table near the root is reported as unread.
     """
 
     name: str

@@ -24,6 +24,7 @@ from ..item import Item, Locator, Rejection
 from ..read import archive
 from .labels import ID, SMILES, LabelColumns, blank, header_of, pick, read_table, rows
 from .source import Request
+from .tree import SUFFIXES, plain
 
 log = logging.getLogger("holoshard")
 
@@ -35,14 +36,13 @@ LIGAND: Final = ("ligand_path", "ligand_file", "ligand", "ligand_description", "
 RECORD: Final = ("ligand_record", "record", "ligand_index", "pose_index")
 NAME: Final = ("ligand_name", "ligand_residue", "residue", "ligand_id", "het_code")
 ALTERNATE: Final = ("ligand_alternate", "alternate_path", "ligand_mol2", "ligand_path_2")
-SUFFIXES: Final = (".csv", ".tsv", ".txt", ".parquet", ".csv.gz", ".tsv.gz")
 LIGAND_SUFFIXES: Final = (".sdf", ".sd", ".mol", ".mol2", ".pdb", ".ent", ".cif", ".bcif", ".pdbqt")
 TRUE: Final = ("true", "1", "yes")
 
 
 @dataclass(frozen=True, slots=True)
-class _Columns:
-    """Which column of a table holds what; "" for none."""
+class Columns:
+    """Which column of a table of complexes holds what; "" for none."""
 
     id: str
     structure: str
@@ -54,7 +54,8 @@ class _Columns:
     affinity: LabelColumns
 
     @classmethod
-    def of(cls, header: Sequence[str]) -> _Columns:
+    def of(cls, header: Sequence[str]) -> Columns:
+        """Find them in a header."""
         id_, structure, ligand, record, name, alternate, smiles = (
             pick(header, names) for names in (ID, STRUCTURE, LIGAND, RECORD, NAME, ALTERNATE, SMILES)
         )
@@ -79,7 +80,7 @@ class Table:
         """A table with columns for an id, a structure file and a ligand."""
         try:
             locator = find_table(request)
-            if request.labels is None and not _has_files(request, locator):
+            if request.labels is None and not has_files(request, locator):
                 return ""
         except UsageError:
             return ""
@@ -89,7 +90,7 @@ class Table:
         """One a row, in the table's order; one for all rows of the same id and files."""
         locator = find_table(request)
         frame = read_table(locator)
-        columns = _Columns.of(frame.columns)
+        columns = Columns.of(frame.columns)
         if columns.missing:
             lacks = " and ".join(columns.missing)
             raise UsageError(f"the table {locator} lacks {lacks}; it has: {', '.join(frame.columns)}")
@@ -111,7 +112,7 @@ class Table:
             yield item
 
 
-def _repeats(frame: pl.DataFrame, columns: _Columns) -> dict[int, list[int]]:
+def _repeats(frame: pl.DataFrame, columns: Columns) -> dict[int, list[int]]:
     """Row (from 1) of a complex that comes again -> its later rows."""
     named = (columns.id, columns.structure, columns.ligand, columns.record, columns.name, columns.alternate)
     keys = [column for column in dict.fromkeys(named) if column]
@@ -122,10 +123,10 @@ def _repeats(frame: pl.DataFrame, columns: _Columns) -> dict[int, list[int]]:
     return {numbers[0]: numbers[1:] for numbers in groups["row number"].to_list()}
 
 
-def _has_files(request: Request, locator: Locator) -> bool:
+def has_files(request: Request, locator: Locator) -> bool:
     """True if any of the first rows names a file that is there: a stray table does not make a layout."""
     frame = read_table(locator).head(64)
-    columns = _Columns.of(frame.columns)
+    columns = Columns.of(frame.columns)
     base = _Base.of(request, locator, frame, columns.structure)
     found = (base.locator(row[columns.structure]) for row in rows(frame))
     return any(isinstance(one, Locator) and one.path.is_file() for one in found)
@@ -138,7 +139,7 @@ def find_table(request: Request) -> Locator:
         return _qualified(Locator(request.labels))
     if not tree.is_folder and not tree.kind:
         return _qualified(tree.locator(tree.path.name))
-    near = [name for name in tree.peek if name.count("/") <= 1 and name.lower().endswith(SUFFIXES)]
+    near = [name for name in tree.peek if name.count("/") <= 1 and plain(name).lower().endswith(SUFFIXES)]
     for depth in (0, 1):
         found = [name for name in near if name.count("/") == depth and _fits(tree.locator(name))]
         if len(found) == 1:
@@ -151,11 +152,11 @@ def find_table(request: Request) -> Locator:
 
 
 def _fits(locator: Locator) -> bool:
-    return not _Columns.of(header_of(locator)).missing
+    return not Columns.of(header_of(locator)).missing
 
 
 def _qualified(locator: Locator) -> Locator:
-    lacks = _Columns.of(header_of(locator)).missing
+    lacks = Columns.of(header_of(locator)).missing
     if lacks:
         raise UsageError(f"the table {locator} lacks {' and '.join(lacks)}")
     return locator
@@ -200,7 +201,7 @@ class _Base:
         return fault or Locator(clean, member)
 
 
-def _item(number: int, row: Mapping[str, str], columns: _Columns, base: _Base) -> Item | Rejection:
+def _item(number: int, row: Mapping[str, str], columns: Columns, base: _Base) -> Item | Rejection:
     name = row[columns.id].strip()
     if not name:
         return Rejection(f"row {number}", "id_missing", f"row {number} of the table has no {columns.id}")
@@ -242,7 +243,7 @@ def _item(number: int, row: Mapping[str, str], columns: _Columns, base: _Base) -
     )
 
 
-def _file_columns(columns: _Columns) -> tuple[tuple[str, str], ...]:
+def _file_columns(columns: Columns) -> tuple[tuple[str, str], ...]:
     return (("structure", columns.structure), ("ligand", columns.ligand), ("alternate", columns.alternate))
 
 

@@ -14,6 +14,7 @@ from ..item import Locator, Rejection
 from ..read import archive
 
 PACKED: Final = (".gz", ".zst")
+SUFFIXES: Final = (".csv", ".tsv", ".txt", ".parquet")  # of tables, packed or not
 PEEKED: Final = 4096  # names that a layout may look at before it says whether it knows them
 
 
@@ -44,6 +45,8 @@ class Tree:
     def __init__(self, path: Path) -> None:
         if not path.exists():
             raise UsageError(f"there is no {path}; give a folder, a table or an archive")
+        if not path.is_dir() and not path.is_file():
+            raise UsageError(f"{path} is a pipe, socket or device; give a folder, a table or an archive")
         self.path = path
         self.kind = "" if path.is_dir() else archive.archive_kind(path)
 
@@ -84,7 +87,7 @@ class Tree:
     def has(self, name: str) -> bool:
         """True if there is a file of this name."""
         if self.is_folder:
-            return (self.path / name).is_file()
+            return os.path.lexists(self.path / name) and not (self.path / name).is_dir()
         return name in self._members[0] if self.kind else name == self.path.name
 
     def text(self, name: str) -> str:
@@ -125,7 +128,10 @@ class Tree:
 
 
 def _files(root: Path) -> Iterator[str]:
-    """Breadth first, so that a glance sees the shape; a linked folder is entered once, so loops end."""
+    """Breadth first, so that a glance sees the shape; a linked folder is entered once, so loops end.
+
+    Whatever is no folder is named, pipes and links that lead nowhere among it: its reader says what it is.
+    """
     queue, linked = [""], {os.path.realpath(root)}
     while queue:
         deeper = []
@@ -140,6 +146,6 @@ def _files(root: Path) -> Iterator[str]:
                         if real not in linked:
                             deeper.append(name)
                         linked |= {real} - {""}
-                    elif entry.is_file():
+                    else:
                         yield name
         queue = deeper
