@@ -91,14 +91,19 @@ class Account:
             if fd is not None and self._in_use.setdefault(dataset, fd) != fd:
                 self.locks.drop(fd)
 
-    def close(self) -> None:
-        """Leave; a cache that nobody uses holds nothing half written."""
+    def close(self, forget: bool = False) -> None:
+        """Leave; a cache that nobody uses holds nothing half written, and if it is to forget, nothing."""
+        held, self._in_use = list(self._in_use.values()), {}
+        for fd in held:
+            self.locks.drop(fd)
         with suppress(OSError), self._mutex() as book:
             book.used -= self._sweep_size()
-        held, self._in_use = list(self._in_use.values()), {}
-        for fd in (*held, self._attached, self._alive):
-            if fd is not None:
-                self.locks.drop(fd)
+        if forget:
+            with suppress(OSError):
+                self.forget()
+        for left in (self._attached, self._alive):
+            if left is not None:
+                self.locks.drop(left)
         self._attached = self._alive = None
 
     def used(self) -> int:
@@ -179,6 +184,15 @@ class Account:
             for path in (*chosen, *rest):
                 if book.used <= capacity:
                     break
+                book.used -= _unlink(path)
+                count += 1
+        return count
+
+    def forget(self) -> int:
+        """Drop the blocks of every data set that no process uses; how many."""
+        count = 0
+        with self._mutex() as book:
+            for path in self._forgotten(""):
                 book.used -= _unlink(path)
                 count += 1
         return count

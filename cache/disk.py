@@ -27,7 +27,7 @@ from .checksum import crc32
 from .errors import SettingError
 from .flight import Flights
 from .policy import NeverEvict, Policy
-from .tier import Counters, Data, Key, Load
+from .tier import UNKNOWN, Counters, Data, Key, Load
 
 log = logging.getLogger("holoshard")
 _ALIVE: WeakSet[DiskTier] = WeakSet()
@@ -114,7 +114,10 @@ class DiskTier:
         with self._lock:
             account, self._account = self._account, None
         if account is not None:
-            account.close()
+            self._leave(account)
+
+    def _leave(self, account: Account) -> None:
+        account.close()
 
     def account(self) -> Account | None:
         """The folder's account, to look after it; None if it is read only or cannot be used."""
@@ -143,7 +146,7 @@ class DiskTier:
     def _open(self) -> Account:
         if not self.folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "no such folder", str(self.folder))
-        self.root.mkdir(exist_ok=True)
+        self.root.mkdir(mode=0o700, exist_ok=True)
         found = self.root.lstat()
         if (
             not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid()
@@ -190,20 +193,25 @@ class DiskTier:
         except OSError:
             return None
         try:
-            data = os.pread(fd, HEADER.size + key.length, 0)
             info = os.fstat(fd)
+            length = info.st_size - HEADER.size if key.length == UNKNOWN else key.length
+            data = self._content(fd, min(info.st_size, HEADER.size + length))
         except OSError as error:
             self._failed("cannot be read", error)
             return None
         finally:
             os.close(fd)
         stamp = info.st_ino, info.st_mtime_ns
-        if self._seen.get(key.name) != stamp or len(data) != HEADER.size + key.length:
-            if not whole(data, key.length):
+        if self._seen.get(key.name) != stamp or len(data) != HEADER.size + length:
+            if not whole(data, length):
                 self._damaged(key, dataset, info.st_ino)
                 return None
             self._seen[key.name] = stamp
         return memoryview(data)[HEADER.size :]
+
+    def _content(self, fd: int, size: int) -> bytes | memoryview:
+        """The first bytes of a block's file."""
+        return os.pread(fd, size, 0)
 
     def _damaged(self, key: Key, dataset: str, inode: int) -> None:
         self.counters.add(damaged=1)
@@ -236,7 +244,8 @@ class DiskTier:
                 return data
             data = self._missed(fetch())
             self._touch(key.name)
-            if fd is not None and len(data) == key.length and time.monotonic() >= self._silent_until:
+            sound = key.length in (len(data), UNKNOWN)
+            if fd is not None and sound and time.monotonic() >= self._silent_until:
                 self._keep(account, key, dataset, data)
             return data
         finally:
@@ -303,7 +312,7 @@ def dataset_folder(dataset: str) -> str:
     return blake2b(os.fsencode(dataset), digest_size=8).hexdigest()
 
 
-def whole(data: bytes, length: int) -> bool:
+def whole(data: Data, length: int) -> bool:
     """Whether these are the bytes of a block's file, as they were written."""
     if len(data) != HEADER.size + length or length < 0:
         return False

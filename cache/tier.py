@@ -13,6 +13,8 @@ from .errors import SettingError
 
 Data = bytes | memoryview
 Load = Callable[[], Data]
+Range = tuple[str, int, int]  # path, offset, length
+UNKNOWN = -1  # length of what is not a range of a file
 
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
          "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}  # fmt: skip
@@ -26,7 +28,7 @@ class Key:
     ----------
     dataset : fingerprint of the content, so that a changed data set never serves stale bytes
     path : of the file inside the data set
-    offset, length : of the range, bytes
+    offset, length : of the range, bytes; a length of UNKNOWN is known only once the bytes are there
     name : 32 hexadecimal digits, different for every key
     """
 

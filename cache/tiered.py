@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,13 @@ from .errors import SettingError, SourceError
 from .extents import Extents, read_extents
 from .memory import MemoryTier
 from .policy import policy_named
+from .shared import SharedTier
 from .source import Patient, PosixSource, Source
-from .tier import Data, Key, Tier, format_size, parse_size
+from .tier import Data, Key, Range, Tier, format_size, parse_size
 
 log = logging.getLogger("holoshard")
 
+OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # a class in a module
 REMEMBERED = 1 << 18  # ranges whose entries are remembered; about 500 bytes each
 
 
@@ -79,11 +83,44 @@ class TieredCache:
         """Whether a tier holds an entry."""
         return any(tier.holds(key) for tier in self.tiers)
 
-    def put(self, path: str, offset: int, data: Data) -> None:
-        """Offer bytes that were fetched otherwise, a whole entry, to the tiers."""
-        key, crc = self._unit(path, offset, len(data))
-        if key.length == len(data):
-            self._load(key, path, crc, lambda: self._checked(data, key, path, crc))
+    def run(self, path: str, entries: Sequence[Range]) -> list[Data]:
+        """The bytes of whole entries that follow each other in one file: what no tier has in one request.
+
+        Each entry is loaded inside the load of the one before, so that nobody else fetches it meanwhile;
+        the innermost that is missing fetches for those around it.
+        """
+        found: dict[int, Data] = {}
+        open_ = list[int]()  # entries that are missing, whose loads wait for their bytes
+
+        def load(i: int) -> None:
+            key, crc = self._unit(*entries[i])
+
+            def fetch() -> Data:
+                open_.append(i)
+                if i + 1 < len(entries):
+                    load(i + 1)
+                if i not in found:
+                    self._fetch_run(path, entries, open_, found)
+                return self._checked(found[i], key, path, crc)
+
+            found[i] = self._load(key, path, crc, fetch)
+
+        for i in range(len(entries)):
+            if i not in found:
+                load(i)
+        return [found[i] for i in range(len(entries))]
+
+    def _fetch_run(self, path: str, entries: Sequence[Range], missing: list[int],
+                   found: dict[int, Data]) -> None:  # fmt: skip
+        """Fetch the last of the missing entries, with those before that it follows without a gap."""
+        first = last = missing[-1]
+        while first - 1 in missing and first - 1 not in found:
+            first -= 1
+        start = entries[first][1]
+        data = self.source(path, start, sum(e[2] for e in entries[first : last + 1]))
+        for i in range(first, last + 1):
+            at = entries[i][1] - start
+            found[i] = data if first == last else bytes(memoryview(data)[at : at + entries[i][2]])
 
     def counters(self) -> dict[str, dict[str, float]]:
         """By tier what it has done in this process, and ``source``: what no tier had."""
@@ -157,13 +194,30 @@ def _nested(tier: Tier, key: Key, load: Callable[[], Data]) -> Callable[[], Data
 
 
 def parse_tier(text: str, policy: str = "never", read_only: bool = False) -> Tier:
-    """A tier as a configuration writes it: ``memory:2GiB``, or a folder, ``/local/nvme:256GiB``."""
+    """A tier as a configuration writes it.
+
+    ``memory:2GiB`` is of the process, ``shared:16GiB`` of all processes of the node, ``/local/nvme:256GiB`` a
+    folder, and ``package.module:Class:64GiB`` a tier of your own, made by ``Class(capacity)``.
+    """
     place, colon, size = text.rpartition(":")
     if not colon or not place:
         raise SettingError(f"{text!r} is not a tier; write memory:2GiB or /local/nvme:256GiB")
     if place == "memory":
         return MemoryTier(parse_size(size), policy_named(policy))
+    if place == "shared":
+        return SharedTier(parse_size(size), policy_named(policy))
+    if OWN.fullmatch(place):
+        return _own_tier(place, parse_size(size))
     return DiskTier(Path(place).expanduser(), parse_size(size), policy_named(policy), read_only=read_only)
+
+
+def _own_tier(place: str, capacity: int) -> Tier:
+    module, _, name = place.partition(":")
+    try:
+        made: Tier = getattr(importlib.import_module(module), name)(capacity)
+    except (ImportError, AttributeError) as error:
+        raise SettingError(f"no tier {place}: {error}; is its folder on PYTHONPATH?") from error
+    return made
 
 
 def open_cache(

@@ -9,24 +9,24 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Final
 
-from .tier import format_size
+from .tier import Range, format_size
 from .tiered import TieredCache
 
 log = logging.getLogger("holoshard")
-Range = tuple[str, int, int]
 
 MERGE_BYTES: Final = 16 << 20
+MERGE_MOST: Final = 24  # entries of a run: their loads are nested
 THREADS: Final = 4
 INTERVAL_S: Final = 10.0  # between lines of progress
 
 
 def merged(ranges: Iterable[Range], most: int) -> Iterator[list[Range]]:
-    """Runs of ranges that follow each other in one file, of at most ``most`` bytes (or one range)."""
+    """Runs of ranges that follow each other in one file, at most 24, of ``most`` bytes (or one range)."""
     run: list[Range] = []
     size = 0
     for path, offset, length in ranges:
         joins = run and run[-1][0] == path and run[-1][1] + run[-1][2] == offset
-        if run and not (joins and size + length <= most):
+        if run and not (joins and size + length <= most and len(run) < MERGE_MOST):
             yield run
             run, size = [], 0
         run.append((path, offset, length))
@@ -69,15 +69,12 @@ def warm(
                 yield range_
 
     def read(run: list[Range]) -> None:
-        path, start, _ = run[0]
-        data = memoryview(cache.source(path, start, sum(length for _, _, length in run)))
-        for _, offset, length in run:
-            cache.put(path, offset, bytes(data[offset - start : offset - start + length]))
-            kept = cache.holds(cache.key(path, offset, length))
-            with lock:
-                counts["read"] += 1
-                counts["read_bytes"] += length
-                counts["refused"] += not kept
+        cache.run(run[0][0], run)
+        kept = sum(cache.holds(cache.key(*range_)) for range_ in run)
+        with lock:
+            counts["read"] += len(run)
+            counts["read_bytes"] += sum(length for _, _, length in run)
+            counts["refused"] += len(run) - kept
 
     with ThreadPoolExecutor(threads, "holoshard-warm") as pool:
         flying: set[Future[None]] = set()

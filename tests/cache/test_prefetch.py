@@ -25,12 +25,14 @@ class Server:
     """Bytes that say where they come from; slow, failing or hanging on demand."""
 
     def __init__(self, delay=0.0):
-        self.delay, self.calls, self.flying, self.most = delay, [], 0, 0
+        self.delay, self.calls, self.requests, self.flying, self.most = delay, [], 0, 0, 0
         self.lock, self.hang, self.bad = threading.Lock(), None, {}
 
     def __call__(self, path, offset, length):
+        units = range(offset // SIZE, -(-(offset + length) // SIZE))
         with self.lock:
-            self.calls.append(offset // SIZE)
+            self.calls.extend(units)
+            self.requests += 1
             self.flying += 1
             self.most = max(self.most, self.flying)
         if self.hang is not None:
@@ -38,9 +40,10 @@ class Server:
         time.sleep(self.delay)
         with self.lock:
             self.flying -= 1
-        if offset // SIZE in self.bad:
-            raise self.bad[offset // SIZE]
-        return content(offset // SIZE)
+        for unit in units:
+            if unit in self.bad:
+                raise self.bad[unit]
+        return b"".join(map(content, units))
 
 
 def content(i: int) -> bytes:
@@ -126,6 +129,35 @@ def test_an_error_comes_where_its_bytes_are_asked_for_and_names_them():
         with pytest.raises(SourceError, match=r"f, 100 bytes at 300: .*Input/output error"):
             ahead("f", 300, SIZE)
         assert ahead("f", 400, SIZE) == content(4)
+
+
+def test_neighbours_come_in_one_request_and_an_error_among_them_hits_one_alone():
+    server = Server(0.005)
+    server.bad[30] = OSError(errno.EIO, "Input/output error")
+    order = [i for j in (40, 0, 20, 60) for i in range(j, j + 20)]
+    with Prefetcher(cached(server), ranges(order), readers=1, max_depth=100) as ahead:
+        ahead._plan.told.depth = 100
+        for i in order:
+            if i == 30:
+                with pytest.raises(SourceError, match=r"f, 100 bytes at 3000: .*Input/output error"):
+                    ahead("f", i * SIZE, SIZE)
+            else:
+                assert ahead("f", i * SIZE, SIZE) == content(i)
+    assert server.requests < 60  # 80 and more one by one
+
+
+def test_what_the_reader_passes_by_is_neither_fetched_nor_held():
+    server, needless = Server(), {i for i in range(300) if i % 3}
+    plan = {"readers": 2, "max_bytes": 8 * SIZE, "needless": lambda key: key.offset // SIZE in needless}
+    with Prefetcher(cached(server), ranges([*range(300), *range(300)]), **plan) as ahead:
+        for i in [*range(300), *range(300)]:
+            if i in needless and i != 100:
+                ahead.passed("f", i * SIZE, SIZE)
+            else:  # 100 was taken for needless, and is asked for after all
+                assert ahead("f", i * SIZE, SIZE) == content(i)
+        wait_for(lambda: not ahead._plan.held)
+        assert ahead._plan.bytes == 0
+    assert set(server.calls) == {i for i in range(300) if i not in needless} | {100}
 
 
 def test_what_is_skipped_is_let_go():
