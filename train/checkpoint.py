@@ -14,7 +14,7 @@ import os
 import shutil
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,10 +83,14 @@ class Checkpoints:
             pending.result()
             self.world.barrier()
 
-    def restore(self, tensors: dict[str, Tensor], same: dict[str, Any]) -> dict[str, Any] | None:
+    def restore(
+        self, tensors: dict[str, Tensor], same: dict[str, Any],
+        further: Callable[[dict[str, Any]], dict[str, Tensor]] = lambda state: {},
+    ) -> dict[str, Any] | None:  # fmt: skip
         """Read the newest sound checkpoint into `tensors`; its state, or None if there is none at all.
 
-        Damaged and half-written ones are skipped with a warning.
+        Damaged and half-written ones are skipped with a warning. `further` gives more tensors to be read
+        from a checkpoint with this state.
 
         Raises
         ------
@@ -102,7 +106,7 @@ class Checkpoints:
             check_same(state["same"], same, path)
             reader = HuggingFaceStorageReader(str(path))
             with _quiet():
-                load(tensors, storage_reader=reader, no_dist=not dist.is_initialized())
+                load(tensors | further(state), storage_reader=reader, no_dist=not dist.is_initialized())
             return state
         return None
 
@@ -214,6 +218,7 @@ def _crc32(path: Path) -> int:
 
 def check_same(found: dict[str, Any], wanted: dict[str, Any], path: Path) -> None:
     """Refuse to continue a run in another setting."""
+    wanted = json.loads(json.dumps(wanted))  # as it was written: JSON has no tuples
     differing = sorted(key for key in wanted if found.get(key) != wanted[key])
     if differing:
         raise UsageError(

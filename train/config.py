@@ -16,6 +16,7 @@ from ..cache.tiered import parse_tier
 from ..shards.complex import KINDS
 from ..shards.errors import ConfigError
 from .combinations import check_pipeline
+from .compress.check import check_compression
 from .model.sharing import group_sizes
 
 Inputs = Literal["complex", "ligand", "pocket"]
@@ -119,6 +120,8 @@ class LossConfig:
 class OptimizerConfig:
     """AdamW with warm-up and cosine decay."""
 
+    kind: Literal["adamw", "onebit-adam"] = "adamw"
+    """onebit-adam packs its momentum between replicas, see [compression]."""
     lr: float = 1e-3
     """Learning rate after warm-up."""
     min_lr: float = 0.02
@@ -133,6 +136,18 @@ class OptimizerConfig:
     """Decay of matrices; never of biases, norms and embeddings."""
     clip: float = 1.0
     """Largest norm of the gradient; 0 for no clipping."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionConfig:
+    """What travels between replicas (parallel.replicate) in each step."""
+
+    kind: Literal["auto", "none", "sign", "eden"] = "auto"
+    """sign: a bit and error feedback; eden: unbiased; auto: sign with onebit-adam, otherwise none."""
+    bits: int = 1
+    """Bits of a value with eden, 1 to 8."""
+    warmup: int = 0
+    """Updates with exact gradients before onebit-adam packs; 0 to wait until its variance is steady."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,10 +267,18 @@ _SHARES = ("model.dropout", "optimizer.min_lr", "optimizer.warmup", "optimizer.b
 
 
 def check(config: TrainConfig, source: str = "the configuration") -> None:
+    compression: CompressionConfig = field(default_factory=CompressionConfig)
     """Refuse values that cannot work, alone or together.
 
     Raises
     ------
+    @property
+    def packing(self) -> str:
+        """Compressor between replicas: none, sign or eden."""
+        if self.compression.kind == "auto":
+            return "sign" if self.optimizer.kind == "onebit-adam" else "none"
+        return self.compression.kind
+
     ConfigError : naming `source`, the key, what was found and what would work
     """
 
@@ -307,8 +330,8 @@ def check(config: TrainConfig, source: str = "the configuration") -> None:
         refuse("precision.whole_model", 'false, or precision.compute = "bf16"')
     if config.run.steps == 0 and config.run.epochs == 0:
         refuse("run.epochs", "at least 1 where run.steps = 0")
-    if parallel.pipeline > 1:
-        refuse("parallel.pipeline", "1: this version cuts layers (tensor) but makes no stages of them")
+    check_pipeline(config, refuse)
+    check_compression(config, refuse)
     if parallel.checkpointing != "layers" and parallel.checkpoint_every != ParallelConfig().checkpoint_every:
         refuse("parallel.checkpoint_every", '2, or parallel.checkpointing = "layers"')
     if precision.compute == "fp32" and precision.reduce != "fp32":

@@ -23,12 +23,16 @@ from ..shards.read.dataset import open_dataset
 from .checkpoint import Checkpoints, set_optimizer_steps, training_tensors
 from .config import TrainConfig
 from .configfile import dump_config
+from .compress.adamw import ReplicatedAdamW
+from .compress.make import optimizer_of
 from .data import Tensors, add_noise, pieces, read_labels, to_tensors, training_stream
 from .diagnosis import diagnose
 from .judge.atomic import write_text
 from .meter import Meter
 from .model.loss import affinity_loss, label_weight
-from .optimizer import learning_rate, make_optimizer
+from .model.pairs import with_near
+from .model.transformer import Inputs, parameter_count
+from .optimizer import learning_rate
 from .parallel.apply import build_model, synchronise
 from .parallel.clip import clip_factor, gradient_norm, scale_gradients
 from .parallel.mesh import World
@@ -83,7 +87,8 @@ class Trainer:
         self.labels = read_labels(self.dataset, config)
         self.weight = torch.from_numpy(self.labels.weight).to(world.device)
         self.model = build_model(config, world, self.labels.mean, self.labels.sd)
-        self.optimizer = make_optimizer(self.model, config.optimizer)
+        self.optimizer = optimizer_of(self.model, config, world)
+        self.exchange = self.optimizer if isinstance(self.optimizer, ReplicatedAdamW) else None
         self.tensors = training_tensors(self.model, self.optimizer)
         self.scale = LossScale.of(config.precision)
         self.at = Position()
@@ -183,7 +188,7 @@ class Trainer:
             self.clock.lap("backward")
         parameters = list(self.model.parameters())
         unscale = 1.0 / self.scale.value
-        norm = gradient_norm(parameters, self.world) * unscale
+        norm = gradient_norm(parameters, world, apart=self.config.packing != "none") * unscale
         lr = learning_rate(self.config.optimizer, self.at.step, self.last_step)
         if self.scale.update(norm):
             scale_gradients(parameters, unscale * clip_factor(norm, self.config.optimizer.clip))
@@ -267,9 +272,10 @@ class Trainer:
         if self.at.step != self.saved_step:
             state = {
                 "position": dataclasses.asdict(self.at), "scale": dataclasses.asdict(self.scale),
-                "same": self.same(),
+                "same": self.same(), "exchange": self.exchange.saved() if self.exchange else {},
             }  # fmt: skip
-            self.checkpoints.save(self.at.step, self.tensors, state)
+            errors = self.exchange.errors(self.world.rank) if self.exchange else {}
+            self.checkpoints.save(self.at.step, self.tensors | errors, state)
             self.saved_step = self.at.step
             self.clock.skip()
 
@@ -282,7 +288,7 @@ class Trainer:
 
     def restore(self) -> None:
         """Go on from the newest sound checkpoint of the folder, if there is one."""
-        state = self.checkpoints.restore(self.tensors, self.same())
+        state = self.checkpoints.restore(self.tensors, self.same(), self.further_tensors)
         if state is not None:
             self.at = Position(**state["position"])
             self.scale = LossScale(**state["scale"])
@@ -301,6 +307,10 @@ class Trainer:
         }  # fmt: skip
 
     def describe(self) -> dict[str, Any]:
+    def further_tensors(self, state: dict[str, Any]) -> dict[str, Tensor]:
+        """Error buffers of a compressed exchange, where those of the checkpoint fit."""
+        return self.exchange.resume(state.get("exchange", {}), self.world.rank) if self.exchange else {}
+
         """The first line of metrics of each start."""
         return {
             "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -67,7 +67,9 @@ def shard(model: AffinityTransformer, config: TrainConfig, world: World) -> None
     """Wrap embedding, every layer and head as FSDP units, and the rest as the root."""
     parallel = config.parallel
     assert world.mesh is not None
-    mesh = world.mesh["replicate", "shard"] if parallel.replicate > 1 else world.mesh["shard"]
+    # What is packed between replicas is exchanged by the optimizer: FSDP then knows of one replica only.
+    hybrid = parallel.replicate > 1 and config.packing == "none"
+    mesh = world.mesh["replicate", "shard"] if hybrid else world.mesh["shard"]
     pinned = world.device.type == "cuda"
     offload = CPUOffloadPolicy(pin_memory=pinned) if parallel.offload else OffloadPolicy()
     ends = dict(model.named_children())  # a stage may have neither

@@ -12,11 +12,17 @@ from torch.distributed.tensor import DTensor
 from .mesh import World
 
 
-def gradient_norm(parameters: Iterable[nn.Parameter], world: World) -> float:
+def gradient_norm(parameters: Iterable[nn.Parameter], world: World, *, apart: bool = False) -> float:
     """Euclidean norm of all gradients of all processes; the same number in each of them.
 
     Parameters may lie on different meshes: squares are summed over exactly those axes over which a
     parameter is cut, and over the stages of a pipeline, which hold different parameters.
+
+    Parameters
+    ----------
+    apart : replicas have not summed their gradients yet. The norm is then the root mean square over the
+        replicas of the norm of each one's own gradient, as if it had seen the whole batch: a bound of the
+        sum's norm that costs one number to exchange
     """
     by_axes: dict[tuple[str, ...], list[Tensor]] = {}
     for parameter in parameters:
@@ -33,6 +39,9 @@ def gradient_norm(parameters: Iterable[nn.Parameter], world: World) -> float:
         total += square
     if world.mesh is not None and world.sizes["pipeline"] > 1:
         dist.all_reduce(total, group=world.mesh.get_group("pipeline"))
+    if apart and world.mesh is not None:
+        dist.all_reduce(total, group=world.mesh.get_group("replicate"))
+        total *= world.sizes["replicate"]
     return float(total.sqrt().item())
 
 

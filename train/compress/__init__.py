@@ -1,0 +1,1 @@
+"""Fewer bytes between replicas: compressors, their exchange, and the optimizers that use it."""

@@ -1,0 +1,62 @@
+"""The optimizer of a configuration: plain, or with what travels between replicas packed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..config import TrainConfig
+from ..optimizer import make_optimizer
+from ..parallel.clip import cut_axes
+from ..parallel.mesh import World
+from .adamw import ReplicatedAdamW
+from .compressor import make_compressor
+from .onebit_adam import OneBitAdam
+from .replicas import GroupReplicas, Replicas
+
+
+def optimizer_of(model: nn.Module, config: TrainConfig, world: World) -> torch.optim.AdamW:
+    """The optimizer that `config` asks for, in this process of `world`."""
+    if config.packing == "none":
+        return make_optimizer(model, config.optimizer)
+    assert world.mesh is not None
+    layout = {
+        **world.sizes, "optimizer": config.optimizer.kind, "packing": config.packing,
+        "bits": config.compression.bits,
+    }  # fmt: skip
+    return replicated(model, config, GroupReplicas(world.mesh.get_group("replicate")), layout)
+
+
+def replicated(
+    model: nn.Module, config: TrainConfig, replicas: Replicas, layout: dict[str, Any]
+) -> ReplicatedAdamW:
+    """The optimizer of one of several replicas, whatever these are."""
+    tensor = int(layout.get("tensor", 1)) > 1
+    groups = make_optimizer(model, config.optimizer).param_groups
+    matrices = (module.weight for module in model.modules() if isinstance(module, nn.Linear))
+    packed = [parameter for parameter in matrices if is_packed(parameter, tensor)]
+    optimizer = config.optimizer
+    lr, betas = optimizer.lr, (optimizer.beta1, optimizer.beta2)
+    compressor = make_compressor(config.packing, config.compression.bits)
+    if optimizer.kind == "onebit-adam":
+        return OneBitAdam(
+            groups, replicas, packed, compressor, lr=lr, betas=betas, warmup=config.compression.warmup,
+            layout=layout,
+        )  # fmt: skip
+    # Signs alone are biased; EDEN is not, and does without buffers.
+    feedback = config.packing == "sign"
+    return ReplicatedAdamW(
+        groups, replicas, packed, compressor, lr=lr, betas=betas, feedback=feedback, layout=layout
+    )
+
+
+def is_packed(parameter: nn.Parameter, tensor: bool) -> bool:
+    """True for matrices; of which tensor neighbours hold copies, none.
+
+    Copies must stay equal, and their gradients may differ in the last bit, which a sign makes a whole step.
+    """
+    return (
+        min(parameter.shape) > 1 and parameter.dim() == 2 and (not tensor or "tensor" in cut_axes(parameter))
+    )
