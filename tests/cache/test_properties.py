@@ -189,7 +189,7 @@ def blocks_bytes(tier: DiskTier) -> int:
 def test_kill_9_at_any_moment(tmp_path, pages):
     log = tmp_path / "log"
     watch, killed = kill_some(tmp_path, log, pages, seconds=4, every_s=0.15)
-    assert killed > 10
+    assert killed >= 3  # about 26 on a quiet machine
     fetches = Counter(log.read_text().split())
     if pages == 200:  # all fits: a second fetch only where a process died in its first
         assert len(fetches) == 60
