@@ -66,6 +66,8 @@ class Item:
     columns : the source's own columns, text
     source : the data set or layout
     synthetic, predicted : marks for ``Complex.flags``
+    resolution, deposited : angstrom, and the date as yyyymmdd, where the structure file states none; 0 for
+        unknown
     assembly : biological assembly to build where the options name none: "1" is the first
     sites : True if every ligand of the structure is a complex of its own, found when the file is read; its id
         is this id, a colon, and its ``residue``
@@ -83,6 +85,8 @@ class Item:
     source: str = ""
     synthetic: bool = False
     predicted: bool = False
+    resolution: float = 0.0
+    deposited: int = 0
     assembly: str = ""
     sites: bool = False
 

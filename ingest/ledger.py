@@ -64,7 +64,8 @@ def locators(item: Item) -> tuple[Locator, ...]:
 
 def item_digest(fingerprint: str, item: Item) -> str:
     """SHA-256 of the options and of what the source said of an item, without where its files lie."""
-    marks = [item.synthetic, item.predicted, item.assembly, item.ligand is None, len(locators(item))]
+    marks = [item.synthetic, item.predicted, item.assembly, item.ligand is None, len(locators(item)),
+             item.resolution, item.deposited]  # fmt: skip
     measured = [_words(label) for label in item.labels]
     said = [
         fingerprint,

@@ -177,6 +177,7 @@ def _process(item: Item, options: IngestOptions, trace: Trace) -> Complex:
     with trace.step("label"):
         affinity = _affinity(item, options)
     receptor = _receptor(item.structure, options, trace)
+    receptor = _completed(receptor, item)
     trace.repairs += receptor.structure.repairs
     own: NDArray[np.int64] | None = None
     if item.ligand is None:
@@ -235,6 +236,19 @@ def _receptor(locator: Locator, options: IngestOptions, trace: Trace) -> Recepto
     if not receptor.polymer.any():
         raise StructureError("no_protein", f"{locator} has no polymer residue, hence no pocket")
     return receptor
+
+
+def _completed(receptor: Receptor, item: Item) -> Receptor:
+    """The receptor with the source's date and resolution where its file states none."""
+    s = receptor.structure
+    deposited = s.header.deposited or item.deposited
+    resolution = s.header.resolution
+    if math.isnan(resolution) and item.resolution:
+        resolution = item.resolution
+    if deposited == s.header.deposited and resolution is s.header.resolution:
+        return receptor
+    header = replace(s.header, deposited=deposited, resolution=resolution)
+    return replace(receptor, structure=replace(s, header=header))
 
 
 def _note(locator: Locator, trace: Trace, seen: str) -> None:

@@ -15,6 +15,7 @@ from typing import Final, cast
 from ...shards.errors import StructureError, UsageError
 from ..item import Item, Locator, Rejection
 from .crossdocked import CrossDocked
+from .dated import dated
 from .dude import Dude
 from .labels import LabelTable, header_of, pick
 from .misato import Misato
@@ -54,14 +55,16 @@ class Chosen:
         """The complexes, with labels joined by id where the labels are a table of their own."""
         yield from self.request.tree.rejections()
         for item in self.source.items(self.request):
-            if self.joined is None or isinstance(item, Rejection):
+            if isinstance(item, Rejection):
                 yield item
-            else:
+                continue
+            if self.joined is not None:
                 labels = self.joined.labels.get(item.id, ())
                 row = self.joined.columns.get(item.id, {})
                 columns = {**item.columns, **row}
                 smiles = item.smiles or row.get(self.joined.smiles, "").strip()
-                yield replace(item, labels=labels or item.labels, columns=columns, smiles=smiles)
+                item = replace(item, labels=labels or item.labels, columns=columns, smiles=smiles)
+            yield dated(item)
 
 
 def choose(path: Path, layout: str = "auto", labels: Path | None = None) -> Chosen:

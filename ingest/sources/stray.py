@@ -60,9 +60,7 @@ def _look(request: Request, name: str) -> Stray:
     if not columns.missing:
         return Stray(name, _LIST)
     if len(header) == 1:
-        return Stray(
-            name, f"it has one column, {said[:60]!r}: what separates its columns?"
-        )
+        return Stray(name, f"it has one column, {said[:60]!r}: what separates its columns?")
     if columns.id and (labels.value or labels.text or labels.named or pick(header, ("label",))):
         return Stray(name, f"it has labels by {columns.id}: --labels {name} joins them to the complexes")
     return Stray(name, f"it has the columns {said} and lacks {' and '.join(columns.missing)}")
