@@ -162,6 +162,12 @@ class ParallelConfig:
     """Processes that share each matrix."""
     pipeline: int = 1
     """Processes that each hold some of the layers."""
+    schedule: Literal["gpipe", "1f1b", "interleaved", "interleaved-zb", "zbv"] = "1f1b"
+    """Order of work in a pipeline; the last two are zero-bubble: weights' gradients fill the waiting."""
+    stages: int = 0
+    """Stages that each process of a pipeline holds; 0 for 1, or 2 where the schedule needs several."""
+    micro_batches: int = 0
+    """Parts in which a piece passes through a pipeline; 0 for as many as it has processes."""
     reshard: Literal["full", "grad_op", "part"] = "full"
     """After forward: full frees gathered weights, grad_op keeps them, part keeps 1/reshard_size of them."""
     reshard_size: int = 0
@@ -176,6 +182,21 @@ class ParallelConfig:
     """Keep parameters and optimizer state in CPU memory."""
     prefetch: int = 1
     """Layers gathered ahead in forward and backward."""
+
+    @property
+    def stages_each(self) -> int:
+        """Stages that a process of the pipeline holds."""
+        return self.stages or (1 if self.schedule in ("gpipe", "1f1b") else 2)
+
+    @property
+    def micro(self) -> int:
+        """Micro-batches of a piece."""
+        return self.micro_batches or self.pipeline
+
+    @property
+    def zero_bubble(self) -> bool:
+        """True where the schedule computes gradients of weights apart."""
+        return self.schedule in ("interleaved-zb", "zbv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +267,17 @@ class TrainConfig:
     loss: LossConfig = field(default_factory=LossConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
+    compression: CompressionConfig = field(default_factory=CompressionConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     run: RunConfig = field(default_factory=RunConfig)
+
+    @property
+    def packing(self) -> str:
+        """Compressor between replicas: none, sign or eden."""
+        if self.compression.kind == "auto":
+            return "sign" if self.optimizer.kind == "onebit-adam" else "none"
+        return self.compression.kind
 
 
 _AT_LEAST_ONE = (
@@ -260,25 +289,17 @@ _AT_LEAST_ONE = (
 _POSITIVE = ("model.cutoff", "loss.delta", "optimizer.lr", "precision.init_scale")
 _NOT_NEGATIVE = (
     "data.max_atoms", "data.noise", "model.hidden", "optimizer.weight_decay", "optimizer.clip",
-    "parallel.shard", "parallel.reshard_size", "parallel.prefetch", "checkpoint.every", "run.epochs",
-    "run.steps", "run.eval_every", "run.patience", "run.threads", "run.hang_seconds",
+    "parallel.shard", "parallel.stages", "parallel.micro_batches", "parallel.reshard_size",
+    "parallel.prefetch", "checkpoint.every", "run.epochs", "run.steps", "run.eval_every", "run.patience", "run.threads", "run.hang_seconds",
 )  # fmt: skip
 _SHARES = ("model.dropout", "optimizer.min_lr", "optimizer.warmup", "optimizer.beta1", "optimizer.beta2")
 
 
 def check(config: TrainConfig, source: str = "the configuration") -> None:
-    compression: CompressionConfig = field(default_factory=CompressionConfig)
     """Refuse values that cannot work, alone or together.
 
     Raises
     ------
-    @property
-    def packing(self) -> str:
-        """Compressor between replicas: none, sign or eden."""
-        if self.compression.kind == "auto":
-            return "sign" if self.optimizer.kind == "onebit-adam" else "none"
-        return self.compression.kind
-
     ConfigError : naming `source`, the key, what was found and what would work
     """
 

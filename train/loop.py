@@ -10,21 +10,23 @@ import platform
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..shards.console import Progress as Bar
 from ..shards.console import progress
 from ..shards.errors import HoloshardError
 from ..shards.read.dataset import open_dataset
 from .checkpoint import Checkpoints, set_optimizer_steps, training_tensors
-from .config import TrainConfig
-from .configfile import dump_config
 from .compress.adamw import ReplicatedAdamW
 from .compress.make import optimizer_of
+from .config import TrainConfig
+from .configfile import dump_config
 from .data import Tensors, add_noise, pieces, read_labels, to_tensors, training_stream
 from .diagnosis import diagnose
 from .judge.atomic import write_text
@@ -36,6 +38,7 @@ from .optimizer import learning_rate
 from .parallel.apply import build_model, synchronise
 from .parallel.clip import clip_factor, gradient_norm, scale_gradients
 from .parallel.mesh import World
+from .parallel.pipeline import Pipeline
 from .parallel.precision import LossScale
 from .predictor import BEST, export
 from .reading import Reading
@@ -171,20 +174,22 @@ class Trainer:
 
     def step(self, batch: Tensors, weight: float) -> None:
         """Forward, backward and update; with a gradient that is not finite nothing changes but the count."""
-        seed = np.random.SeedSequence([self.config.seed, self.at.step, self.world.data_rank])
+        world = self.world
+        seed = np.random.SeedSequence([self.config.seed, self.at.step, world.data_rank, world.stage_rank])
         torch.manual_seed(int(seed.generate_state(1)[0]))  # dropout
         self.model.train()
         total = torch.zeros((), device=self.world.device)
         parts = list(pieces(batch, self.config.parallel.accumulate))
         for i, part in enumerate(parts):
+            if isinstance(self.model, Pipeline):
+                total += self.model.train_step(part, partial(self.loss_of, weight=weight), self.scale.value)
+                self.clock.lap("pipeline")
+                continue
             synchronise(self.model, last=i == len(parts) - 1)
-            prediction = self.model(part)
-            loss = affinity_loss(
-                prediction, part["pk"], part["pk_relation"], part["weight"], self.config.loss
-            )
+            loss = self.loss_of(self.model(with_near(part, self.config.model.cutoff)), part, weight)
             self.clock.lap("forward")
-            (loss * (self.scale.value / weight)).backward()  # type: ignore[no-untyped-call]
-            total += loss.detach() / weight
+            (loss * self.scale.value).backward()  # type: ignore[no-untyped-call]
+            total += loss.detach()
             self.clock.lap("backward")
         parameters = list(self.model.parameters())
         unscale = 1.0 / self.scale.value
@@ -203,6 +208,11 @@ class Trainer:
         self.clock.lap("optimizer")
         self.at.step, self.at.step_in_epoch = self.at.step + 1, self.at.step_in_epoch + 1
         self.last |= {"lr": lr, "grad_norm": norm}
+
+    def loss_of(self, prediction: Tensor, part: Inputs, weight: float) -> Tensor:
+        """What some rows add to the loss of a global batch of this weight."""
+        loss = affinity_loss(prediction, part["pk"], part["pk_relation"], part["weight"], self.config.loss)
+        return loss / weight
 
     def skip(self, batch: Tensors, norm: float) -> None:
         """Count and write down a step whose gradient is not finite; stop after too many in a row."""
@@ -264,7 +274,7 @@ class Trainer:
                 )  # fmt: skip
         if is_best:
             self.at.best, self.at.best_step = scores.get("rmse"), self.at.step
-            export(self.model, self.config, self.at.step, self.folder / BEST, self.world.is_first)
+            export(self.model, self.config, self.at.step, self.folder / BEST, self.world)
         self.clock.skip()
 
     def save(self) -> None:
@@ -297,6 +307,10 @@ class Trainer:
             if self.world.is_first:
                 log.info("continuing %s from step %d of %d", self.folder, self.at.step, self.last_step)
 
+    def further_tensors(self, state: dict[str, Any]) -> dict[str, Tensor]:
+        """Error buffers of a compressed exchange, where those of the checkpoint fit."""
+        return self.exchange.resume(state.get("exchange", {}), self.world.rank) if self.exchange else {}
+
     def same(self) -> dict[str, Any]:
         """What must not change between starts of a run."""
         data = self.config.data
@@ -307,14 +321,10 @@ class Trainer:
         }  # fmt: skip
 
     def describe(self) -> dict[str, Any]:
-    def further_tensors(self, state: dict[str, Any]) -> dict[str, Tensor]:
-        """Error buffers of a compressed exchange, where those of the checkpoint fit."""
-        return self.exchange.resume(state.get("exchange", {}), self.world.rank) if self.exchange else {}
-
         """The first line of metrics of each start."""
         return {
             "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "parameters": parameter_count(self.config.model),
             "processes": self.world.size, "parallel": self.world.sizes, "device": str(self.world.device),
             "precision": self.config.precision.compute, "dataset": self.config.data.path,
             "complexes": dict(self.dataset.splits), "steps": self.last_step, "step": self.at.step,

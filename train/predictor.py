@@ -18,11 +18,15 @@ from ..shards.errors import FormatError, UsageError
 from .config import TrainConfig
 from .configfile import dump_config, parse_config
 from .data import judging_stream, to_tensors
-from .model.transformer import AffinityTransformer, clean_name
-from .parallel.apply import whole
+from .model.pairs import with_near
+from .model.sharing import with_all_names
+from .model.transformer import AffinityTransformer
+from .parallel.pipeline import Pipeline
+from .parallel.whole import whole_tensors
 
 if TYPE_CHECKING:
     from ..shards.read.dataset import Dataset
+    from .parallel.mesh import World
 
 FORMAT, VERSION = "holoshard-model", 1  # key of our metadata in the file, newest version that is read
 BEST = "best.safetensors"
@@ -86,7 +90,7 @@ class Predictor:
                 tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
             config = parse_config(meta["config"], str(file))
             model = AffinityTransformer(config.model)
-            model.load_state_dict(tensors)
+            model.load_state_dict(with_all_names(tensors, model))
         except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
             raise FormatError(f"{file}: not a whole model of ours: {error}; export it again") from error
         return cls(model.to(device), config, meta["step"], file)
@@ -103,7 +107,8 @@ class Predictor:
         with torch.inference_mode():
             for batch in judging_stream(dataset, data, _Alone(), split):
                 index.append(np.asarray(batch.index))
-                out.append(self.model(to_tensors(batch, data.inputs, device)).cpu())
+                inputs = to_tensors(batch, data.inputs, device)
+                out.append(self.model(with_near(inputs, self.config.model.cutoff)).cpu())
         rows, values = np.concatenate(index), torch.cat(out).double().numpy()
         order = np.argsort(rows)
         sd = np.exp(values[order, 1]) if values.shape[1] == 2 else None
@@ -111,20 +116,23 @@ class Predictor:
 
 
 def export(
-    model: AffinityTransformer, config: TrainConfig, step: int, path: Path, writes: bool = True
+    model: AffinityTransformer | Pipeline,
+    config: TrainConfig,
+    step: int,
+    path: Path,
+    world: World | None = None,
 ) -> None:
-    """Write a model as one float32 file; every process must call it, the one that `writes` does.
+    """Write a model as one float32 file; every process of a world must call it, the first writes.
 
     Replaced atomically; the metadata hold the configuration, the step and the format's version.
     """
+    writes = world is None or world.is_first
     tensors = {}
-    for name, parameter in model.named_parameters():
-        full = whole(parameter)
+    for name, full in whole_tensors(model):
         if writes:
-            tensors[clean_name(name)] = full.contiguous()
+            tensors[name] = full.float().cpu().contiguous()
     if not writes:
         return
-    tensors |= {name: buffer.detach().float().cpu() for name, buffer in model.named_buffers()}
     # One entry: safetensors writes several in no fixed order, and the same model should give the same bytes.
     meta = {FORMAT: json.dumps({"version": VERSION, "step": step, "config": dump_config(config)})}
     partial = path.with_name(f".{path.name}.partial")

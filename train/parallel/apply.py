@@ -20,30 +20,42 @@ from torch.utils.checkpoint import create_selective_checkpoint_contexts, noop_co
 from ..config import ParallelConfig, TrainConfig
 from ..model.transformer import AffinityTransformer, first_weights
 from .mesh import World
+from .pipeline import Pipeline, Stage, owners
 from .precision import parameter_dtype, policy
 from .tensor import split_layers
 
+Part = TypeVar("Part", bound=AffinityTransformer)
 aten = torch.ops.aten
 PRODUCTS: Final = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default)
 
 
-def build_model(config: TrainConfig, world: World, mean: float, sd: float) -> AffinityTransformer:
-    """The model of this configuration in this world, with its first weights.
+def build_model(config: TrainConfig, world: World, mean: float, sd: float) -> AffinityTransformer | Pipeline:
+    """The model of this configuration in this world, or this process's stages, with first weights.
 
     Parameters
     ----------
     mean, sd : of the training labels, pK units
     """
-    with torch.device("meta"):
-        model = AffinityTransformer(config.model).to(parameter_dtype(config.precision))
-    if world.mesh is not None and config.parallel.tensor > 1:
-        split_layers(model, world.mesh["tensor"])
-    recompute(model, config.parallel)
-    if world.mesh is not None:
-        shard(model, config, world)
-    model.to_empty(device="cpu" if config.parallel.offload else world.device)
-    fill(model, config.seed, mean, sd)
-    return model
+
+    def build(make: Callable[[], Part]) -> Part:
+        with torch.device("meta"):
+            model = make().to(parameter_dtype(config.precision))
+        if world.mesh is not None and config.parallel.tensor > 1:
+            split_layers(model, world.mesh["tensor"])
+        recompute(model, config.parallel)
+        if world.mesh is not None:
+            shard(model, config, world)
+        model.to_empty(device="cpu" if config.parallel.offload else world.device)
+        fill(model, config.seed, mean, sd)
+        return model
+
+    if world.sizes["pipeline"] == 1:
+        return build(lambda: AffinityTransformer(config.model))
+    assert world.mesh is not None
+    me, holders = world.mesh.get_local_rank("pipeline"), owners(config.parallel)
+    own = [number for number, holder in enumerate(holders) if holder == me]
+    stages = {n: build(partial(Stage, config.model, n, len(holders))) for n in own}
+    return Pipeline(stages, config, world)
 
 
 def recompute(model: AffinityTransformer, parallel: ParallelConfig) -> None:
@@ -93,18 +105,6 @@ def shard(model: AffinityTransformer, config: TrainConfig, world: World) -> None
         _fsdp(unit).set_modules_to_backward_prefetch([_fsdp(u) for u in before])
 
 
-def reshard(parallel: ParallelConfig) -> bool | int:
-    """What fully_shard calls reshard_after_forward."""
-    return parallel.reshard_size if parallel.reshard == "part" else parallel.reshard == "full"
-
-
-def fill(model: AffinityTransformer, seed: int, mean: float, sd: float) -> None:
-    """Give parameters and buffers their first values, each process its own part."""
-    with torch.no_grad():
-        for parameter, value in first_weights(model, seed):
-            place(parameter, value)
-        for name, number in (("target_mean", mean), ("target_sd", sd)):
-            buffer = model.get_buffer(name)
 def shared_modules(model: AffinityTransformer) -> list[nn.Module]:
     """The linear maps that more than one layer uses, each once."""
     users = Counter(layer.get_submodule("feed_forward.down") for layer in layers_of(model))
@@ -116,7 +116,20 @@ def layers_of(model: AffinityTransformer) -> list[nn.Module]:
     return [getattr(layer, "_checkpoint_wrapped_module", layer) for layer in model.layers.values()]
 
 
-            setattr(model, name, torch.full_like(buffer, number, dtype=torch.float32))
+def reshard(parallel: ParallelConfig) -> bool | int:
+    """What fully_shard calls reshard_after_forward."""
+    return parallel.reshard_size if parallel.reshard == "part" else parallel.reshard == "full"
+
+
+def fill(model: AffinityTransformer, seed: int, mean: float, sd: float) -> None:
+    """Give parameters and buffers their first values, each process its own part."""
+    with torch.no_grad():
+        for parameter, value in first_weights(model, seed):
+            place(parameter, value)
+        for name, number in (("target_mean", mean), ("target_sd", sd)):
+            buffer = dict(model.named_buffers()).get(name)
+            if buffer is not None:  # only the last stage of a pipeline has them
+                setattr(model, name, torch.full_like(buffer, number, dtype=torch.float32))
 
 
 def place(target: Tensor, value: Tensor) -> None:
@@ -128,10 +141,11 @@ def place(target: Tensor, value: Tensor) -> None:
         target.copy_(value)
 
 
-def whole(tensor: Tensor) -> Tensor:
-    """A parameter put together from its parts, float32 on the CPU; every process must call it."""
-    full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-    return full.detach().float().cpu()
+def release(model: nn.Module) -> None:
+    """Free gathered weights, which FSDP keeps after a forward without backward."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
 
 
 def synchronise(model: nn.Module, last: bool) -> None:

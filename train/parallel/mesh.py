@@ -55,6 +55,11 @@ class World:
         return self.rank // self.sizes["tensor"] % self.data_size
 
     @property
+    def stage_rank(self) -> int:
+        """This process's number in its pipeline."""
+        return self.rank // (self.size // self.sizes["pipeline"])
+
+    @property
     def is_first(self) -> bool:
         """True in the one process that writes and speaks."""
         return self.rank == 0
@@ -108,6 +113,11 @@ def start(config: TrainConfig) -> World:
         raise ConfigError(
             f"data.batch_size = {config.data.batch_size}, expected at least {parts}: one complex for each "
             "data-parallel process and piece (parallel.accumulate)"
+        )
+    if config.parallel.pipeline > 1 and config.data.batch_size % (parts := parts * config.parallel.micro):
+        raise ConfigError(
+            f"data.batch_size = {config.data.batch_size}, expected a multiple of {parts}: micro-batches of a "
+            "pipeline are equal (data-parallel processes x parallel.accumulate x parallel.micro_batches)"
         )
     torch.set_float32_matmul_precision(config.precision.matmul)
     threads = config.run.threads or max(1, (os.cpu_count() or 1) // local_size)
