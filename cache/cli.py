@@ -85,17 +85,19 @@ def stat(folder: Path, *, output: Out = OUTPUT) -> dict[str, Any]:
 
 @app.command
 def warm(
-    data: Path, *, tiers: Tiers, split: str | None = None, threads: int = 4, output: Out = OUTPUT
+    data: str, *, tiers: Tiers, split: str | None = None, threads: int = 4, output: Out = OUTPUT
 ) -> dict[str, Any]:
     """Read a data set into the folders of a cache before it is needed, in large reads.
 
     Examples::
         holoshard cache warm data/shards --tiers /local/nvme:256GiB --split train
 
+        holoshard cache warm s3://lab/shards --tiers /local/nvme:256GiB
+
     Parameters
     ----------
     data
-        Folder of a data set, or one shard file.
+        Folder or address of a data set, or one shard file.
     tiers
         Tiers as the configuration names them, fastest first; those in memory are left out.
     split
@@ -103,7 +105,7 @@ def warm(
     threads
         Reads at the same time.
     """
-    folders = [text for text in tiers if not text.startswith("memory:")]
+    folders = [text for text in tiers if not text.startswith(("memory:", "shared:"))]
     if not folders:
         raise SettingError("a tier in memory ends with its process; give the folder of a tier to warm")
     cache = open_cache(folders, data)
@@ -111,10 +113,7 @@ def warm(
     ranges = list(cache.extents.ranges(split))
     if not ranges:
         known = ", ".join(dict.fromkeys(cache.extents.splits.values()))
-        reason = (
-            f"it has the splits {known}" if known else "only HDF5 shards have blocks to read ahead of time"
-        )
-        raise SettingError(f"{data}: nothing to warm; {reason}")
+        raise SettingError(f"{data}: nothing to warm; it has the splits {known}")
     counts = fill(cache, ranges, threads=threads)
     cache.close()
     told = f"{counts['read']} blocks read ({format_size(counts['read_bytes'])}), {counts['held']} were there"

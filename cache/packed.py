@@ -26,11 +26,11 @@ PLAIN: Final = "biufc"  # kinds of dtypes that are nothing but their bytes
 
 def pack(arrays: Arrays) -> memoryview:
     """Arrays of plain numbers as bytes; SettingError for any other."""
-    rows, at = [], 0
+    rows, at = list[tuple[str, str, list[int], int]](), 0
     for name, array in arrays.items():
         if array.dtype.kind not in PLAIN:
             raise SettingError(f"{name!r} is an array of {array.dtype}; only plain numbers can be kept")
-        rows.append([name, array.dtype.str, list(array.shape), at])
+        rows.append((name, array.dtype.str, list(array.shape), at))
         at += _lines(array.nbytes)
     header = json.dumps(rows).encode()
     start = _lines(8 + len(header))

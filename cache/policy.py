@@ -17,6 +17,7 @@ from .errors import SettingError
 from .tier import Key
 
 NEVER = 1 << 62  # a position after every other: not used again
+SLACK = 256  # positions that a request may be late
 
 
 class Policy(Protocol):
@@ -91,7 +92,7 @@ class Clairvoyant:
     """Whoever is needed last leaves, or does not come in: Belady's rule, with the future given.
 
     Requests may come in another order than foretold (several readers): each takes the earliest place of
-    its key that is left.
+    its key that is left. A place that was not taken is past SLACK places later: another process had it.
 
     Parameters
     ----------
@@ -102,6 +103,7 @@ class Clairvoyant:
 
     def __init__(self, future: Iterable[Key] = ()) -> None:
         self._uses: dict[str, deque[int]] = {}
+        self._line = deque[tuple[int, str]]()  # all places that are left, in order
         self._position = 0
         self._held: set[str] = set()
         self._heap: list[tuple[int, str]] = []  # (-next use, name), with outdated entries among them
@@ -111,6 +113,7 @@ class Clairvoyant:
         """Tell what will be asked for after all that has been told."""
         for key in future:
             self._uses.setdefault(key.name, deque()).append(self._position)
+            self._line.append((self._position, key.name))
             self._position += 1
         self._heap = [(-self._next(name), name) for name in self._held]
         heapq.heapify(self._heap)
@@ -121,13 +124,24 @@ class Clairvoyant:
 
     def touch(self, name: str) -> None:
         """See Policy."""
-        uses = self._uses.get(name)
-        if uses:
-            uses.popleft()
-            if not uses:
-                del self._uses[name]
+        if name in self._uses:
+            position = self._take(name)
+            while self._line and self._line[0][0] < position - SLACK:
+                past, other = self._line.popleft()
+                if self._next(other) == past:
+                    self._take(other)
+        elif name in self._held:
+            heapq.heappush(self._heap, (-NEVER, name))
+
+    def _take(self, name: str) -> int:
+        """Use up the next place of a name."""
+        uses = self._uses[name]
+        position = uses.popleft()
+        if not uses:
+            del self._uses[name]
         if name in self._held:
             heapq.heappush(self._heap, (-self._next(name), name))
+        return position
 
     def came(self, name: str) -> None:
         """See Policy."""

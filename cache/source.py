@@ -22,6 +22,7 @@ _PATIENT: WeakSet[Patient] = WeakSet()
 MAX_OPEN: Final = 256  # on a parallel file system each open is a call to the metadata server
 ATTEMPTS: Final = 5
 FIRST_PAUSE_S: Final = 0.1  # doubled after each attempt: 1.5 s in all
+LONGEST_PAUSE_S: Final = 30.0  # where a server says how long to wait
 # What a busy or restarting server of a network file system answers, and it does not mean the bytes are gone.
 TRANSIENT: Final = frozenset({
     errno.EIO, errno.ESTALE, errno.EAGAIN, errno.EINTR, errno.ETIMEDOUT, errno.ECONNRESET, errno.ENOTCONN,
@@ -150,7 +151,8 @@ class Patient:
                 tried.append(f"{type(error).__name__}: {error.strerror or error}")
                 if len(tried) >= self.attempts or not _passes(error):
                     raise self._failure(path, offset, length, tried, error, start) from error
-            time.sleep(self.pause_s * 2 ** (len(tried) - 1))
+                asked = min(getattr(error, "retry_after", 0.0), LONGEST_PAUSE_S)
+            time.sleep(max(self.pause_s * 2 ** (len(tried) - 1), asked))
         with self._lock:
             self.fetches += 1
             self.fetched_bytes += len(data)
@@ -165,7 +167,7 @@ class Patient:
             told = ", ".join(dict.fromkeys(tried))
             times = f"tried {len(tried)} times in {time.monotonic() - start:.1f} s: {told}"
         missing = error.errno == errno.ENOENT
-        advice = "copy the file again" if missing else "see whether its file system is well"
+        advice = "copy the file again" if missing else "see whether its file system or server is well"
         failure = SourceError(f"{path}, {length} bytes at {offset}: {times}; {advice}")
         failure.errno = error.errno
         return failure

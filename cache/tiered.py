@@ -16,6 +16,7 @@ from .errors import SettingError, SourceError
 from .extents import Extents, read_extents
 from .memory import MemoryTier
 from .policy import policy_named
+from .remote import source_for
 from .shared import SharedTier
 from .source import Patient, PosixSource, Source
 from .tier import Data, Key, Range, Tier, format_size, parse_size
@@ -154,7 +155,10 @@ class TieredCache:
     def _name(self, path: str) -> tuple[str, bool]:
         """Name of a file in the data set, however its folder was written; other files keep their path."""
         inside = False
-        if self.root and "://" not in path:
+        if "://" in self.root:
+            name = path.removeprefix(f"{self.root}/")
+            inside = name != path
+        elif self.root and "://" not in path:
             name = os.path.relpath(path, self.root)
             inside = not name.startswith("..")
         self._names[path] = found = (name, True) if inside else (path, False)
@@ -233,11 +237,15 @@ def open_cache(
     Parameters
     ----------
     tiers : fastest first, such as ``["memory:2GiB", "/local/nvme:256GiB"]``
-    folder : of the data set, or one shard file
+    folder : of the data set, its address (``https://...``, ``s3://...``), or one shard file
     policy : never, lru or clairvoyant
     read_only : use what folders hold, write nothing to them
+    source : reads an address, if not as :func:`~holoshard.cache.remote.source_for` says
     """
-    extents = read_extents(folder)
+    remote = isinstance(folder, str) and "://" in folder
+    if remote and source is None:
+        source = source_for(str(folder))
+    extents = read_extents(folder, Patient(source) if remote and source is not None else None)
     made = [parse_tier(text, policy, read_only) for text in tiers]
     total = sum(tier.capacity for tier in made)
     log.debug("cache of %s for %s of blocks", format_size(total), format_size(extents.n_bytes))

@@ -36,8 +36,12 @@ class DataConfig:
     """complex, or an ablation: ligand hides the pocket, pocket hides the ligand."""
     noise: float = 0.0
     """Standard deviation of the noise on training positions, angstrom."""
-    shuffle: bool = True
-    """Deal the training complexes anew each epoch."""
+    shuffle: Literal["global", "local", True, False] = True
+    """global or true: deal the complexes anew each epoch; local: a node keeps its blocks, so that its cache
+    hits; false: in the order of the data set."""
+    sample_column: str = ""
+    """Name in text["columns"] of a weight by which complexes are drawn, several times or never; empty for each
+    once an epoch."""
     train_split: str = "train"
     """Split to learn from."""
     valid_split: str = "valid"
@@ -47,13 +51,25 @@ class DataConfig:
     cluster_column: str = "cluster"
     """Name in text["columns"] of the cluster that intervals resample."""
 
+    def __post_init__(self) -> None:
+        if self.shuffle == "global":
+            object.__setattr__(self, "shuffle", True)
+
 
 @dataclass(frozen=True, slots=True)
 class CacheConfig:
     """What stands between the data set's file system and the training stream."""
 
     tiers: tuple[str, ...] = ()
-    """Fastest first, such as ["memory:2GiB", "/local/nvme:256GiB"]: of a process, and of a node."""
+    """Fastest first, such as ["memory:2GiB", "shared:16GiB", "/local/nvme:256GiB"]: of a process, of a node's
+    memory, of a node's disk."""
+    decoded: str = ""
+    """A tier for decoded blocks, such as "memory:4GiB" or "shared:32GiB": a warm epoch unpacks nothing."""
+    policy: Literal["auto", "never", "lru", "clairvoyant"] = "auto"
+    """Who leaves a full tier; auto: never for uniform epochs, clairvoyant for weighted sampling, and for data
+    larger than the tiers with shuffle = "local"."""
+    whole: bool = False
+    """Read whole shards into the tiers in the background of a cold start, in large reads."""
     prefetch: str = "0"
     """Memory of a process for reading ahead along the known order, such as "256MiB"; "0" for none."""
     readers: int = 8
@@ -317,7 +333,7 @@ def check(config: TrainConfig, source: str = "the configuration") -> None:
             if not isinstance(value, int | float) or not low <= value <= high:
                 refuse(key, expected)
     try:
-        for tier in config.cache.tiers:
+        for tier in (*config.cache.tiers, *filter(None, [config.cache.decoded])):
             parse_tier(tier)
         parse_size(config.cache.prefetch)
     except CacheError as error:

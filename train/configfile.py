@@ -69,7 +69,7 @@ def convert(value: Any, hint: Any, source: str, key: str) -> Any:
     """Check the type of one value; an integer may stand for a float, nothing else is bent."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
-        if value in arguments:
+        if any(value == a and type(value) is type(a) for a in arguments):
             return value
         expected = "one of " + ", ".join(json.dumps(a) for a in arguments)
     elif origin is dict:
@@ -128,7 +128,7 @@ def replace_key(config: TrainConfig, key: str, text: str) -> TrainConfig:
 
 def read_text(text: str, hint: Any) -> Any:
     """A command-line value as the TOML value it stands for; texts need no quotes."""
-    if hint is str or typing.get_origin(hint) is Literal:
+    if hint is str or (typing.get_origin(hint) is Literal and text not in ("true", "false")):
         return text
     try:
         return tomllib.loads(f"value = {text}")["value"]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..shards.read.batch import Batch
     from ..shards.read.dataset import Dataset
     from ..shards.read.fetch import Fetch
+    from ..shards.read.kept import Keep
     from ..shards.read.stream import Stream
 
 Tensors = dict[str, Tensor]
@@ -96,10 +97,31 @@ def text_weights(dataset: Dataset, column: str) -> NDArray[np.float32]:
     return values
 
 
+def sampling_weights(dataset: Dataset, data: DataConfig) -> NDArray[np.float32] | None:
+    """Weights by which the training complexes are drawn, one each; None for each once an epoch."""
+    if not data.sample_column:
+        return None
+    return text_weights(dataset, data.sample_column)[dataset.indices(data.train_split)]
+
+
 def training_stream(
-    dataset: Dataset, config: TrainConfig, share: Share, epoch: int, skip: int, fetch: Fetch | None = None
+    dataset: Dataset,
+    config: TrainConfig,
+    share: Share,
+    epoch: int,
+    skip: int,
+    *,
+    weights: NDArray[np.float32] | None = None,
+    fetch: Fetch | None = None,
+    keep: Keep | None = None,
 ) -> Stream:
-    """The training batches of an epoch after its first `skip` steps, for one process; bytes by `fetch`.
+    """The training batches of an epoch after its first `skip` steps, for one process.
+
+    Parameters
+    ----------
+    weights : see :func:`sampling_weights`
+    fetch : where bytes come from
+    keep : keeps decoded blocks
 
     Raises
     ------
@@ -114,7 +136,7 @@ def training_stream(
     return dataset.stream(
         split=data.train_split, batch_size=data.batch_size, seed=config.seed, epoch=epoch, skip=skip,
         rank=share.data_rank, world_size=share.data_size, shuffle=data.shuffle, drop_last=True,
-        max_atoms=data.max_atoms or None, fetch=fetch,
+        max_atoms=data.max_atoms or None, weights=weights, fetch=fetch, keep=keep,
     )  # fmt: skip
 
 

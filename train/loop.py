@@ -246,10 +246,11 @@ class Trainer:
     def write_metrics(self) -> None:
         """One line of metrics over the steps since the last."""
         seconds, parts = self.clock.read()
+        io_wait = self.reading.io_wait(parts.get("data_wait", 0.0) / seconds)
         self.last |= self.meter.read(seconds)
         self.record.write(
             step=self.at.step, epoch=self.at.epoch, **self.last, seconds=seconds, **parts,
-            skipped=self.at.skipped, loss_scale=self.scale.value, **self.reading.counters(),
+            skipped=self.at.skipped, loss_scale=self.scale.value, io_wait=io_wait, **self.reading.counters(),
         )  # fmt: skip
 
     def judge(self) -> None:
@@ -317,6 +318,7 @@ class Trainer:
         return {
             "[model]": dataclasses.asdict(self.config.model), "seed": self.config.seed,
             "data.batch_size": data.batch_size, "data.shuffle": data.shuffle,
+            **({"data.sample_column": data.sample_column} if data.sample_column else {}),
             "the data set": self.dataset.manifest.fingerprint,
         }  # fmt: skip
 

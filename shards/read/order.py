@@ -138,6 +138,11 @@ class Order:
             first, size = first[within], size[within]
         self._first, self._ends = first, np.cumsum(size)
 
+    def part(self, rank: int, world_size: int) -> Rows:
+        """Rows of the lanes that a rank's share of every batch lies in: the same in all epochs if "local"."""
+        lo, hi = rank * self.lanes // world_size, -(-(rank + 1) * self.lanes // world_size)
+        return self.rows[self._members(int(self._edges[lo]), int(self._edges[hi]))]
+
     def _members(self, lo: int, hi: int) -> Rows:
         """Members (indices of ``rows``) at the positions lo .. hi of the lanes laid end to end."""
         if hi <= lo:
