@@ -7,6 +7,7 @@ are dealt by what the nodes' tiers hold.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -72,7 +73,10 @@ def held_bytes(stream: Stream, cache: TieredCache, slot: int, slots: int) -> int
 
 
 def deal(held: NDArray[np.float64]) -> list[int]:
-    """A slot for each node, most bytes first; where nothing is held a node takes its own number if it can."""
+    """A slot for each node: most bytes first, then swaps of two while they help.
+
+    Where nothing is held a node takes its own number.
+    """
     n = len(held)
     pairs = [(-float(held[i, j]), i != j, i, j) for i in range(n) for j in range(n)]
     slots, taken = dict[int, int](), set[int]()
@@ -80,4 +84,11 @@ def deal(held: NDArray[np.float64]) -> list[int]:
         if node not in slots and slot not in taken:
             slots[node] = slot
             taken.add(slot)
-    return [slots[i] for i in range(n)]
+    found, better = [slots[i] for i in range(n)], True
+    while better:
+        better = False
+        for i, j in itertools.combinations(range(n), 2):
+            a, b = found[i], found[j]
+            if held[i, b] + held[j, a] > held[i, a] + held[j, b]:
+                found[i], found[j], better = b, a, True
+    return found
