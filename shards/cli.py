@@ -11,12 +11,15 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from .console import Output, log
+from .format.manifest import Manifest
 from .make.convert import convert as copy_into
 from .make.export import export_structures
+from .make.groups import ClusterWith
 from .make.pack import MEMORY, pack
 from .make.repair import repair
-from .make.split import SPLITS, Method
+from .make.rule import SPLITS, Method, Near, Rule, Undated
 from .make.verify import verify as check_all
+from .make.writer import SHARD_BYTES
 from .read.dataset import open_dataset
 from .read.describe import describe_complex, find, info_text, summarise
 
@@ -33,16 +36,24 @@ def shard(
     seed: int = 0,
     fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
     split_column: str | None = None,
+    split_file: Path | None = None,
+    cluster_with: ClusterWith = "auto",
+    undated: Undated = "leave-out",
+    test_list: str | None = None,
+    exclude_neighbours: Near = "no",
+    identity: float = 0.5,
+    tanimoto: float = 0.6,
     block_size: int | None = None,
-    shard_bytes: int = 256 << 20,
+    shard_bytes: int = SHARD_BYTES,
     codec: str = "blosc",
     memory: int = MEMORY,
+    threads: int | None = None,
     output: Out = OUTPUT,
 ) -> dict[str, Any]:
     """Make a data set of the parts that ingest wrote: deduplicate, split, mix, write.
 
     The same complexes, options and seed give the same bytes, however they were cut into parts. A data set
-    that is at --out already is replaced in the end, all at once.
+    that is at --out already is replaced in the end, all at once; holoshard append adds to one.
 
     Examples::
         holoshard shard data/parts --out data/shards
@@ -50,6 +61,8 @@ def shard(
         holoshard shard data/a data/b --out data/shards --split cluster --seed 1
 
         holoshard shard data/parts --out data/shards --split given --split-column fold
+
+        holoshard shard data/parts --out data/shards --test-list casf-2016 --exclude-neighbours both
 
     Parameters
     ----------
@@ -61,14 +74,30 @@ def shard(
         hdf5: files of flat arrays. zarr: the same arrays as Zarr v3 folders.
     split
         random; cluster: by the column "cluster", or by protein sequence; scaffold: by the ligand's
-        Murcko scaffold; tanimoto: by clusters of similar ligands, needs RDKit; time: oldest to newest;
-        given: a column names the split.
+        Murcko scaffold; tanimoto: by clusters of similar ligands, needs RDKit; protein-ligand: what is
+        alike in both stays together; time: oldest to newest; given: a column or a file names the split.
     seed
         Of the split and of the order.
     fractions
         Of train, valid and test; whole groups are never divided to match them.
     split_column
         The column of the label table for --split given ("split") or cluster ("cluster").
+    split_file
+        For --split given, a CSV or TSV file with the columns id and split instead.
+    cluster_with
+        What clusters protein sequences: mmseqs, built-in, or auto: a column "cluster" if all have it,
+        else MMseqs2 where it is installed.
+    undated
+        Where complexes without a date go with --split time: left out, or train, where they may leak.
+    test_list
+        A list that is the test set: casf-2016, or a file with an id a line; --split divides the others.
+    exclude_neighbours
+        Keep complexes near the test set out of train and valid: near in protein, in ligand, in either, or
+        in both (or with nearly the same ligand).
+    identity
+        From this share of identical residues on a protein is near.
+    tanimoto
+        From this similarity on a ligand is near.
     block_size
         Complexes that are read together; 256, fewer in a small data set.
     shard_bytes
@@ -77,22 +106,21 @@ def shard(
         blosc, blosc-lz4, blosc-zstd, gzip (for readers without plugins) or none.
     memory
         Bytes of complexes held at once.
+    threads
+        That read and pack; one a core if not given. The bytes do not depend on it.
     """
     start = time.monotonic()
+    rule = Rule(
+        method=split, fractions=fractions, seed=seed, column=split_column, cluster_with=cluster_with,
+        file=None if split_file is None else str(split_file), undated=undated, test_list=test_list,
+        exclude=exclude_neighbours, identity=identity, tanimoto=tanimoto,
+    )  # fmt: skip
     manifest = pack(
-        parts, out, container=container, split_by=split, seed=seed, fractions=fractions,
-        split_column=split_column, block_size=block_size, shard_bytes=shard_bytes, codec=codec, memory=memory,
+        parts, out, rule=rule, container=container, block_size=block_size, shard_bytes=shard_bytes,
+        codec=codec, memory=memory, threads=threads,
     )  # fmt: skip
     making = manifest.making
-    aside = {k: making[k] for k in ("same_id", "same_content", "id_conflicts") if making[k]}
-    splits = ", ".join(f"{name} {n}" for name, n in manifest.splits.items())
-    print(f"{out}: {manifest.n_complexes} complexes in {len(manifest.shards)} shards ({splits})")
-    if aside:
-        words = {"same_id": "came twice", "same_content": "had the content of another id",
-                 "id_conflicts": "had the id of another complex"}  # fmt: skip
-        print("left aside: " + ", ".join(f"{n} {words[k]}" for k, n in aside.items()))
-    if making["split"]["left_out"]:
-        print(f"in no split: {making['split']['left_out']}")
+    print("\n".join(packed_lines(out, manifest)))
     empty = [
         name for name, share in zip(SPLITS, fractions, strict=True) if share and name not in manifest.splits
     ]
@@ -104,6 +132,26 @@ def shard(
         "n_shards": len(manifest.shards), "n_bytes": sum(s.n_bytes for s in manifest.shards),
         "fingerprint": manifest.fingerprint, **making, "seconds": round(time.monotonic() - start, 3),
     }  # fmt: skip
+
+
+def packed_lines(out: Path, manifest: Manifest) -> list[str]:
+    """What was written, and what was left aside, for people."""
+    making, how = manifest.making, manifest.making["split"]
+    splits = ", ".join(f"{name} {n}" for name, n in manifest.splits.items())
+    lines = [f"{out}: {manifest.n_complexes} complexes in {len(manifest.shards)} shards ({splits})"]
+    words = {"same_id": "came twice", "same_content": "had the content of another id",
+             "id_conflicts": "had the id of another complex"}  # fmt: skip
+    aside = [f"{making[k]} {w}" for k, w in words.items() if making[k]]
+    lines += ["left aside: " + ", ".join(aside)] if aside else []
+    if how["left_out"]:
+        of = {"without a date": 0 if how.get("undated") == "train" else how.get("n_undated", 0),
+              "near the test set": how.get("excluded", {}).get("n", 0),
+              "of a group in two splits": how.get("between_splits", 0)}  # fmt: skip
+        told = ", ".join(f"{n} {what}" for what, n in of.items() if n)
+        lines.append(f"in no split: {how['left_out']}" + (f" ({told})" if told else ""))
+    if "test_list" in how:
+        lines.append(f"test list {how['test_list']['name']}: {how['test_list']['found']} found here")
+    return lines
 
 
 def info(data: Path, *, output: Out = OUTPUT) -> dict[str, Any]:
@@ -175,7 +223,7 @@ def verify(
     """
     report = check_all(data, threads)
     print("\n".join(report.lines()))
-    found = {"damage": [
+    found: dict[str, Any] = {"damage": [
         {"file": d.file, "block": d.block, "reason": d.reason, "ids": list(d.ids)} for d in report.damage
     ]}  # fmt: skip
     if repair_from and not report.ok:

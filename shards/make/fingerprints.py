@@ -54,8 +54,8 @@ def tanimoto(a: Scores, n_a: Scores, b: Scores, n_b: Scores) -> Scores:
     return np.asarray(common / np.maximum(n_a[:, None] + n_b - common, 1), np.float32)
 
 
-def ligand_clusters(smiles: Sequence[str]) -> NDArray[np.int64]:
-    """Cluster ligands: what pairs of similarity ALIKE or more connect; one without a SMILES is alone.
+def ligand_clusters(smiles: Sequence[str], alike: float = ALIKE) -> NDArray[np.int64]:
+    """Cluster ligands: what pairs of similarity ``alike`` or more connect; one without a SMILES is alone.
 
     Single linkage, so no such pair is ever in different clusters. Takes time in proportion to the square
     of the number of distinct ligands: a minute or so for 20,000.
@@ -66,7 +66,7 @@ def ligand_clusters(smiles: Sequence[str]) -> NDArray[np.int64]:
     for begin in range(0, len(distinct), CHUNK):
         some = slice(begin, begin + CHUNK)
         scores = tanimoto(bits[some], counts[some], bits[: begin + CHUNK], counts[: begin + CHUNK])
-        for i, j in np.argwhere(scores >= ALIKE).tolist():
+        for i, j in np.argwhere(scores >= alike).tolist():
             forest.join(begin + i, j)
     number = {s: i for i, s in enumerate(distinct)}
     for k, s in enumerate(smiles):

@@ -1,11 +1,10 @@
 """How much of a test set a model has already seen: its nearest training protein and ligand.
 
-Similarity of proteins is the share of the shorter chain's words that the other has along one diagonal
-(:mod:`.similarity`): 1 for the same sequence, about 0.3 at 75 % identity, near 0 for strangers. That of
-ligands is Tanimoto's on Morgan fingerprints (:mod:`.fingerprints`). The *leakage* of a split is one number
-in [0, 1]: for each test complex the training complex that is most alike in protein *and* ligand (the
-smaller of the two similarities counts), averaged over the test set. A model that only remembers does well
-where it is high.
+Similarity of proteins is the identity of their nearest chains (:mod:`.identity`): 1 for the same sequence, 0
+for strangers. That of ligands is Tanimoto's on Morgan fingerprints (:mod:`.fingerprints`). The *leakage* of a
+split is one number in [0, 1]: for each test complex the training complex that is most alike in protein
+*and* ligand (the smaller of the two similarities counts), averaged over the test set. A model that only
+remembers does well where it is high.
 """
 
 from __future__ import annotations
@@ -20,13 +19,10 @@ from numpy.typing import NDArray
 from ..errors import UsageError
 from ..format.records import texts_of
 from ..read.dataset import Dataset
-from .fingerprints import fingerprints, tanimoto
-from .similarity import WordIndex
+from .likeness import Traits, ligands_alike, proteins_alike
 
 Scores = NDArray[np.float32]
 
-SHORT: Final = 50  # words: in a shorter chain, such as a peptide, a single common word says nothing
-CHUNK: Final = 256  # test complexes compared with the training set at once
 BINS: Final = 10
 
 
@@ -94,72 +90,30 @@ def leakage(dataset: Dataset, train: str = "train", test: str = "test") -> Leaka
     UsageError : a split is not there
     MissingExtraError : RDKit is not installed
     """
-    known, asked = _Facts.of(dataset, dataset.indices(train)), _Facts.of(dataset, dataset.indices(test))
-    distinct = sorted({*known.proteins, *asked.proteins})
-    alike = _proteins(distinct, sorted(set(asked.proteins)))
-    place = {p: i for i, p in enumerate(distinct)}
-    rows = {p: i for i, p in enumerate(sorted(set(asked.proteins)))}
-    of_known = np.array([place[p] for p in known.proteins])
-    ligands, counts = fingerprints(known.smiles)
+    (known_ids, known), (asked_ids, asked) = (_traits(dataset, dataset.indices(s)) for s in (train, test))
     found: dict[str, list[NDArray[Any]]] = {k: [] for k in ("protein", "ligand", "both")}
-    for begin in range(0, len(asked.ids), CHUNK):
-        some = slice(begin, begin + CHUNK)
-        protein = alike[[rows[p] for p in asked.proteins[some]]][:, of_known]
-        ligand = tanimoto(*fingerprints(asked.smiles[some]), ligands, counts)
+    for protein, ligand in zip(proteins_alike(asked, known), ligands_alike(asked, known), strict=True):
         for kind, scores in (("protein", protein), ("ligand", ligand), ("both", np.minimum(protein, ligand))):
             best = scores.argmax(1)
             found[kind].append(np.stack([best, scores[np.arange(len(best)), best]]))
-    best = {kind: np.concatenate(parts, axis=1) for kind, parts in found.items()}
-    names = {kind: [known.ids[int(i)] for i in b[0]] for kind, b in best.items()}
-    score = {kind: b[1].astype(np.float32) for kind, b in best.items()}
-    return Leakage(
-        asked.ids,
-        score["protein"],
-        score["ligand"],
-        score["both"],
-        names["protein"],
-        names["ligand"],
-        names["both"],
-    )
+    nearest = {kind: np.concatenate(parts, axis=1) for kind, parts in found.items()}
+    names = {f"{kind}_id": [known_ids[int(i)] for i in b[0]] for kind, b in nearest.items()}
+    scores_of = {kind: b[1].astype(np.float32) for kind, b in nearest.items()}
+    return Leakage(ids=asked_ids, **scores_of, **names)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    ids: list[str]
-    proteins: list[str]  # sequences of the chains, "/" between them
-    smiles: list[str]
-
-    @classmethod
-    def of(cls, dataset: Dataset, rows: NDArray[np.int64]) -> _Facts:
-        ids, proteins, smiles = list[str](), list[str](), list[str]()
-        wanted = set(rows.tolist())
-        reader = dataset.reader
-        for b in np.unique(np.searchsorted(reader.first_complex, rows, side="right") - 1).tolist():
-            for row, text in enumerate(texts_of(reader.read(b, ["text_json"])), int(reader.first_complex[b])):
-                if row in wanted:
-                    chains = text.get("sequences")
-                    ids.append(text["id"])
-                    proteins.append("/".join(sorted(chains.values())) if isinstance(chains, dict) else "")
-                    smiles.append(str(text.get("smiles", "")))
-        if not ids:
-            raise UsageError("a split without complexes has no leakage; name another with --train or --test")
-        return cls(ids, proteins, smiles)
-
-
-def _proteins(distinct: Sequence[str], asked: Sequence[str]) -> Scores:
-    """Similarity of each asked protein to each distinct one, by their most similar chains."""
-    chains = sorted({c for p in distinct for c in p.split("/") if c})
-    number = {c: i for i, c in enumerate(chains)}
-    index = WordIndex(chains)
-    owner = np.array([i for i, p in enumerate(distinct) for c in p.split("/") if c], np.int64)
-    chain = np.array([number[c] for p in distinct for c in p.split("/") if c], np.int64)
-    scores = np.zeros((len(asked), len(distinct)), np.float32)
-    for row, protein in enumerate(asked):
-        for c in filter(None, protein.split("/")):
-            others, hits = index.like(number[c])
-            shorter = np.maximum(np.minimum(index.sizes[others], index.sizes[number[c]]), SHORT)
-            share = np.zeros(len(chains), np.float32)
-            share[others] = np.minimum(hits / shorter, 1)
-            share[number[c]] = 1
-            np.maximum.at(scores[row], owner, share[chain])
-    return scores
+def _traits(dataset: Dataset, rows: NDArray[np.int64]) -> tuple[list[str], Traits]:
+    """Ids of some complexes, and what makes them alike."""
+    ids, proteins, smiles = list[str](), list[str](), list[str]()
+    wanted = set(rows.tolist())
+    reader = dataset.reader
+    for b in np.unique(np.searchsorted(reader.first_complex, rows, side="right") - 1).tolist():
+        for row, text in enumerate(texts_of(reader.read(b, ["text_json"])), int(reader.first_complex[b])):
+            if row in wanted:
+                chains = text.get("sequences")
+                ids.append(text["id"])
+                proteins.append("/".join(sorted(chains.values())) if isinstance(chains, dict) else "")
+                smiles.append(str(text.get("smiles", "")))
+    if not ids:
+        raise UsageError("a split without complexes has no leakage; name another with --train or --test")
+    return ids, Traits(proteins, smiles)

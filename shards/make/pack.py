@@ -27,9 +27,10 @@ from ..format.manifest import Manifest
 from ..permutation import permutation, uniforms
 from ..read.blocks import BlockReader
 from ..read.dataset import open_dataset
-from .split import SPLITS, Facts, Method, split
+from .rule import SPLITS, Facts, Rule
+from .split import split
 from .survey import Survey, distinct, part_files, survey
-from .writer import DatasetWriter
+from .writer import SHARD_BYTES, DatasetWriter
 
 Rows = NDArray[np.int64]
 
@@ -44,15 +45,13 @@ def pack(
     parts: Sequence[Path],
     out: Path,
     *,
+    rule: Rule | None = None,
     container: str = "hdf5",
-    split_by: Method = "random",
-    seed: int = 0,
-    fractions: Sequence[float] = (0.8, 0.1, 0.1),
-    split_column: str | None = None,
     block_size: int | None = None,
-    shard_bytes: int = 256 << 20,
+    shard_bytes: int = SHARD_BYTES,
     codec: str = "blosc",
     memory: int = MEMORY,
+    threads: int | None = None,
 ) -> Manifest:
     """Make a data set of parts.
 
@@ -60,10 +59,11 @@ def pack(
     ----------
     parts : shard files, folders of them, the ``--out`` folders of ingest, or data sets
     out : folder of the data set; one that is there is replaced in the end, all at once
-    split_by, seed, fractions, split_column : see :func:`holoshard.shards.make.split.split`
+    rule : how complexes are divided; at random if None
     block_size : complexes a block; None for 256, or less in a small data set: then about ``BLOCKS`` blocks
     shard_bytes : a shard file is about so large
     memory : bytes for complexes in flight
+    threads : that read and pack, one a core if None; the bytes do not depend on it
 
     Raises
     ------
@@ -74,25 +74,25 @@ def pack(
     total = sum(r.n_complexes for r in readers)
     if not total:
         raise NothingKeptError("the parts hold no complex; summary.json of the ingest says what was refused")
-    columns = dict.fromkeys(["cluster", "split", "target", *([split_column] if split_column else [])])
+    rule = rule or Rule()
     with progress("survey", total) as bar:
-        found = survey(readers, tuple(columns), bar)
+        found = survey(readers, columns_of(rule), bar)
     chosen, aside = distinct(found)
     facts = found.facts(chosen.tolist())
-    made = split(facts, split_by, fractions=fractions, seed=seed, column=split_column)
-    kin = made.groups if made.record["n_groups"] < len(facts) else _kin(facts)
-    making = {"seed": seed, "split": made.record, "seen": total, **aside}
+    made = split(facts, rule)
+    kin = made.groups if made.record["n_groups"] < len(facts) else kin_of(facts)
+    making = {"seed": rule.seed, "split": made.record, "seen": total, **aside}
     source = _Source(readers, found, max(memory // COPIES, 1))
     size = block_size or block_size_for(len(facts))
     with (
         DatasetWriter(out, container=container, block_size=size, shard_bytes=shard_bytes, codec=codec,
-                      making=making) as writer,
+                      making=making, threads=threads) as writer,
         progress("write", len(facts)) as bar,
     ):  # fmt: skip
         for number, name in enumerate(SPLITS):
             mine = np.flatnonzero(made.of == number)
             if len(mine):
-                order = mine[mixed(kin[mine], seed, number)]
+                order = mine[mixed(kin[mine], rule.seed, number)]
                 writer.write(name, source.blocks(chosen[order], bar))
         return writer.finish()
 
@@ -122,7 +122,12 @@ def mixed(groups: NDArray[np.int64], *key: int) -> Rows:
     return order
 
 
-def _kin(facts: Facts) -> NDArray[np.int64]:
+def columns_of(rule: Rule) -> tuple[str, ...]:
+    """Columns of the label table that a split may ask for."""
+    return tuple(dict.fromkeys(["cluster", "split", "target", *([rule.column] if rule.column else [])]))
+
+
+def kin_of(facts: Facts) -> NDArray[np.int64]:
     """Complexes of one protein: by the column ``cluster``, else ``target``, else the sequences."""
     for values in (facts.columns.get("cluster"), facts.columns.get("target"), facts.sequences):
         if values is not None and any(values):

@@ -14,7 +14,7 @@ distant relatives: where that matters, give its clusters as the column ``cluster
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -41,12 +41,15 @@ def words(sequence: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return windows[place] @ (len(ALPHABET) ** np.arange(WORD)), place
 
 
-def sequence_clusters(chains: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+def sequence_clusters(
+    chains: Sequence[Sequence[str]], link: Callable[[Sequence[str]], NDArray[np.int64]] | None = None
+) -> NDArray[np.int64]:
     """Cluster complexes by their protein chains.
 
     Parameters
     ----------
     chains : the sequences of each complex; the clusters of its chains are joined
+    link : names a member of each distinct chain's cluster; :func:`linked_chains` if None
 
     Returns
     -------
@@ -54,7 +57,7 @@ def sequence_clusters(chains: Sequence[Sequence[str]]) -> NDArray[np.int64]:
     """
     distinct = sorted({s for sequences in chains for s in sequences})
     number = {s: i for i, s in enumerate(distinct)}
-    leader = _linked(distinct)
+    leader = (link or linked_chains)(distinct)
     alone = len(distinct)
     parents = Forest(alone + len(chains))
     for i, j in enumerate(leader.tolist()):
@@ -121,7 +124,7 @@ class WordIndex:
         return distinct, best
 
 
-def _linked(sequences: Sequence[str]) -> NDArray[np.int64]:
+def linked_chains(sequences: Sequence[str]) -> NDArray[np.int64]:
     """Return the smallest member of each sequence's cluster."""
     index, forest = WordIndex(sequences), Forest(len(sequences))
     for i in range(len(sequences)):

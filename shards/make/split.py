@@ -4,37 +4,51 @@ Similar complexes on both sides of a split make a model look better than it is. 
 split of *groups*: complexes with the same protein cluster, or the same ligand scaffold, are never
 divided. How far that goes is the caller's choice, recorded in the manifest.
 
-============ ====================================================================================
-random       each complex is its own group
-cluster      the column ``columns.cluster`` if every complex has one, else clusters of the protein
-             sequences (:mod:`.similarity`); chains of one complex join their clusters
-scaffold     the Murcko scaffold of the ligand; a ligand without a ring is its own scaffold
-tanimoto     clusters of ligands by their fingerprints (:mod:`.fingerprints`, needs RDKit)
-time         by deposition date, the oldest in train and the newest in test; the complexes of one
-             day are a group, those without a date train
-given        a column of the label table names the split
-============ ====================================================================================
+============== ==================================================================================
+random         each complex is its own group
+cluster        the column ``columns.cluster`` if every complex has one, else clusters of the protein
+               sequences, by MMseqs2 where it is installed (:mod:`.mmseqs`), else by what is built in
+               (:mod:`.similarity`); chains of one complex join their clusters
+scaffold       the Murcko scaffold of the ligand; a ligand without a ring is its own scaffold
+tanimoto       clusters of ligands by their fingerprints (:mod:`.fingerprints`, needs RDKit)
+protein-ligand what is alike in protein and ligand together, after CleanSplit (:mod:`.groups`)
+time           by deposition date, the oldest in train and the newest in test; the complexes of one
+               day are a group; those without a date are left out, or train on request
+given          a column of the label table, or a file, names the split
+============== ==================================================================================
+
+A test list is a test set that others use, too; the method then divides what is left into train and
+valid. Complexes near the test set can be kept out of both.
+
+Where some complexes have their place already, those of their groups follow them; a complex whose group
+lies in two splits is left out, since it would tie them together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+import logging
+from collections.abc import Sequence
+from itertools import repeat
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
 from ..permutation import permutation
-from .fingerprints import ligand_clusters
-from .similarity import sequence_clusters
+from .groups import SAME_LIGAND, group_labels
+from .likeness import Traits, ligands_alike, proteins_alike
+from .rule import FREE, LEFT_OUT, SPLITS, Facts, Rule, Split
+from .testlist import members, read_splits
 
-Method = Literal["random", "cluster", "scaffold", "tanimoto", "time", "given"]
-METHODS: Final[tuple[Method, ...]] = ("random", "cluster", "scaffold", "tanimoto", "time", "given")
-SPLITS: Final = ("train", "valid", "test")
-LEFT_OUT: Final = -1  # in no split
-# What others call the three, in a column given by the user.
+log = logging.getLogger("holoshard")
+
+Places = NDArray[np.int8]
+Numbers = NDArray[np.int64]
+
+TEST: Final = SPLITS.index("test")
+# What others call the three, in a column or file given by the user.
 GIVEN: Final = {
     "train": 0, "training": 0, "general": 0, "valid": 1, "val": 1, "validation": 1, "dev": 1,
     "test": 2, "testing": 2, "holdout": 2, "": LEFT_OUT, "removed": LEFT_OUT, "none": LEFT_OUT,
@@ -43,151 +57,164 @@ TRIALS: Final = 64  # random orders of the groups, of which the one nearest to t
 NEAR: Final = 0.005  # of all complexes: near enough to stop trying
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a split needs to know of complexes, one entry each, in order of their ids.
-
-    Attributes
-    ----------
-    ids : unique, sorted
-    scaffolds : Murcko scaffold as SMILES, empty without a ring
-    ligands : InChIKey or SMILES, empty if unknown
-    sequences : one-letter sequences of the protein chains, "/" between them
-    smiles : of the ligands, empty if unknown
-    deposited : shape (n,), yyyymmdd, 0 for unknown
-    columns : some of the label table's own columns by name; "" where a complex has none
-    column_names : all of its columns
-    """
-
-    ids: Sequence[str]
-    scaffolds: Sequence[str]
-    ligands: Sequence[str]
-    sequences: Sequence[str]
-    smiles: Sequence[str]
-    deposited: NDArray[np.int32]
-    columns: Mapping[str, Sequence[str]]
-    column_names: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """A split and how it came about.
-
-    Attributes
-    ----------
-    of : shape (n,), int8, index into SPLITS of each complex, or LEFT_OUT
-    groups : shape (n,), int64, group of each complex, 0 .. n_groups - 1
-    record : method, seed, fractions and counts, for the manifest
-    """
-
-    of: NDArray[np.int8]
-    groups: NDArray[np.int64]
-    record: dict[str, Any]
-
-
-def split(
-    facts: Facts,
-    method: Method = "random",
-    *,
-    fractions: Sequence[float] = (0.8, 0.1, 0.1),
-    seed: int = 0,
-    column: str | None = None,
-) -> Split:
+def split(facts: Facts, rule: Rule, fixed: Places | None = None) -> Split:
     """Assign each complex to train, valid or test; a pure function of its arguments.
+
+    Fractions are matched as well as whole groups allow.
 
     Parameters
     ----------
-    fractions : of complexes in train, valid and test, adding up to 1; matched as well as whole groups allow
-    column : with "given", the column that names the split (``split`` if None); with "cluster", the column
-        that names the group (``cluster`` if None)
+    fixed : shape (n,), the place of each complex that has one already, else FREE
+
+    Raises
+    ------
+    UsageError : these complexes cannot be divided so
+    MissingExtraError : RDKit is needed and not installed
     """
-    _check(method, fractions)
-    record: dict[str, Any] = {"method": method, "seed": seed}
-    if method == "given":
-        groups = np.arange(len(facts))
-        of, record["column"] = _given(facts, column or "split"), column or "split"
-    else:
-        labels, record["groups_by"] = group_labels(facts, method, column)
-        groups = _numbers(labels)
-        record["fractions"] = [float(f) for f in fractions]
-        of = _by_date(facts.deposited, fractions) if method == "time" else _assign(groups, fractions, seed)
+    of = np.full(len(facts), FREE, np.int8) if fixed is None else fixed.copy()
+    record = rule.plain()
+    if rule.test_list is not None:
+        record["test_list"] = _take_list(facts, of, rule.test_list)
+    if rule.test_list is not None and rule.exclude != "no":
+        record["excluded"] = _exclude(facts, rule, of, fixed)
+    groups = _divide(facts, rule, of, record)
+    if rule.test_list is None and rule.exclude != "no":
+        record["excluded"] = _exclude(facts, rule, of, fixed)
     record["n_groups"] = int(groups.max(initial=-1)) + 1
     record["left_out"] = int((of == LEFT_OUT).sum())
     return Split(of, groups, record)
 
 
-def group_labels(facts: Facts, method: Method, column: str | None = None) -> tuple[list[str], str]:
-    """Return the group of each complex as text, and what the groups are."""
-    if method == "scaffold":
-        pairs = zip(facts.scaffolds, facts.ligands, facts.ids, strict=True)
-        return [s or f"ligand {ligand}" if s or ligand else f"id {i}" for s, ligand, i in pairs], "scaffold"
-    if method == "tanimoto":
-        if not any(facts.smiles):
-            raise UsageError("--split tanimoto needs the ligands' SMILES; none of these complexes has one")
-        return [f"cluster {c}" for c in ligand_clusters(facts.smiles).tolist()], "ligand fingerprint"
-    if method == "time":
-        return [str(d) for d in facts.deposited.tolist()], "deposition date"
-    if method == "random":
-        return list(facts.ids), "complex"
-    name = column or "cluster"
-    values = facts.columns.get(name)
-    if values is not None and all(values):
-        return list(values), f"column {name}"
-    if column is not None:
-        missing = len(facts) if values is None else sum(not v for v in values)
-        raise UsageError(
-            f"--split cluster --split-column {name}: {missing} of {len(facts)} complexes have no {name!r}; "
-            f"the columns are {', '.join(facts.column_names) or 'none'}"
-        )
-    if not any(facts.sequences):
-        raise UsageError(
-            "--split cluster needs a column 'cluster' in the label table or protein sequences; these "
-            "complexes have neither. Name another column with --split-column, or use another split"
-        )
-    clusters = sequence_clusters([s.split("/") if s else [] for s in facts.sequences])
-    pairs_ = zip(clusters.tolist(), facts.sequences, facts.ids, strict=True)
-    return [f"cluster {c}" if s else f"id {i}" for c, s, i in pairs_], "protein sequence, built in"
+def _divide(facts: Facts, rule: Rule, of: Places, record: dict[str, Any]) -> Numbers:
+    """Fill the free places of ``of``; return the groups."""
+    free = of == FREE
+    if rule.method == "given":
+        given, record["groups_by"] = _given(facts, rule)
+        of[free] = given[free]
+        return np.arange(len(facts))
+    if rule.method == "time":
+        _by_date(facts.deposited, rule, of, record)
+        record["groups_by"] = "deposition date"
+        return np.unique(facts.deposited, return_inverse=True)[1].astype(np.int64)
+    labels, record["groups_by"] = group_labels(facts, rule)
+    groups = _numbers(labels)
+    between = _follow(groups, of, listed=rule.test_list is not None)
+    if between:
+        record["between_splits"] = between
+        log.warning("%d complexes left out: their group lies in two splits, which they would tie together",
+                    between)  # fmt: skip
+    rest = np.flatnonzero(of == FREE)
+    if len(rest):
+        have = np.bincount(of[of >= 0], minlength=len(SPLITS))
+        _, numbers = np.unique(groups[rest], return_inverse=True)
+        shares = _shares(rule)
+        target = np.array(shares) * (len(rest) + have[np.array(shares) > 0].sum()) - have
+        of[rest] = _assign(numbers, target, rule.seed)
+    return groups
 
 
-def _check(method: str, fractions: Sequence[float]) -> None:
-    if method not in METHODS:
-        raise UsageError(f"--split {method}: expected one of {', '.join(METHODS)}")
-    if len(fractions) != 3 or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-6:
-        raise UsageError(
-            f"fractions are of train, valid and test, not negative, and add up to 1; found {tuple(fractions)}"
-        )
+def _shares(rule: Rule) -> tuple[float, ...]:
+    """Fractions to aim at; with a test list it is the test set, and the others share the rest."""
+    if rule.test_list is None:
+        return rule.fractions
+    train, valid, _ = rule.fractions
+    if train + valid <= 0:
+        raise UsageError("--test-list is the test set: leave --fractions for train or valid")
+    return train / (train + valid), valid / (train + valid), 0.0
 
 
-def _numbers(labels: Sequence[str]) -> NDArray[np.int64]:
+def _take_list(facts: Facts, of: Places, name: str) -> dict[str, Any]:
+    """Put the free complexes of a test list into test."""
+    listed = members(facts.ids, name)
+    if not listed.any():
+        raise UsageError(f"--test-list {name}: none of these {len(facts)} complexes is on it")
+    of[listed & (of == FREE)] = TEST
+    return {"name": Path(name).name, "found": int(listed.sum())}
+
+
+def _follow(groups: Numbers, of: Places, listed: bool) -> int:
+    """Send free complexes where their group is already; return how many belong to two splits."""
+    placed = of >= 0
+    has = np.zeros((int(groups.max(initial=-1)) + 1, len(SPLITS)), bool)
+    has[groups[placed], of[placed]] = True
+    if listed:
+        has[:, TEST] = False  # test is what the list says, not what is like it
+    n, free = has.sum(1)[groups], of == FREE
+    of[free & (n == 1)] = has.argmax(1)[groups][free & (n == 1)]
+    of[free & (n > 1)] = LEFT_OUT
+    return int((free & (n > 1)).sum())
+
+
+def _exclude(facts: Facts, rule: Rule, of: Places, fixed: Places | None) -> dict[str, Any]:
+    """Leave out what is near the test set, of all that has no place of old; return the counts."""
+    others = np.flatnonzero((of != TEST) & (of != LEFT_OUT))
+    asked, known = _traits(facts, np.flatnonzero(of == TEST)), _traits(facts, others)
+    if rule.exclude != "ligand" and not any(asked.proteins):
+        raise UsageError("--exclude-neighbours: no complex of the test set has a protein sequence to compare")
+    proteins = proteins_alike(asked, known) if rule.exclude != "ligand" else repeat(np.float32(0))
+    ligands = ligands_alike(asked, known) if rule.exclude != "protein" else repeat(np.float32(0))
+    near = np.zeros(len(others), bool)
+    for protein, ligand in zip(proteins, ligands, strict=False):  # one of them may be endless
+        near |= np.asarray(_near(rule, protein, ligand)).any(0)
+    old = np.zeros(len(others), bool) if fixed is None else fixed[others] >= 0
+    of[others[near & ~old]] = LEFT_OUT
+    stay = int((near & old).sum())
+    if stay:
+        log.warning("%d complexes of the data set are near its new test complexes and stay where they are; "
+                    "make the data set anew to keep them out", stay)  # fmt: skip
+    return {"near": rule.exclude, "n": int((near & ~old).sum()), "stay": stay}
+
+
+def _traits(facts: Facts, rows: Numbers) -> Traits:
+    return Traits([facts.sequences[i] for i in rows.tolist()], [facts.smiles[i] for i in rows.tolist()])
+
+
+def _near(rule: Rule, protein: Any, ligand: Any) -> Any:
+    if rule.exclude == "protein":
+        return protein >= rule.identity
+    if rule.exclude == "ligand":
+        return ligand >= rule.tanimoto
+    if rule.exclude == "either":
+        return (protein >= rule.identity) | (ligand >= rule.tanimoto)
+    return ((protein >= rule.identity) & (ligand >= rule.tanimoto)) | (ligand >= SAME_LIGAND)
+
+
+def _numbers(labels: Sequence[str]) -> Numbers:
     """Number the labels 0, 1, ... in sorted order of their text."""
     number = {label: i for i, label in enumerate(sorted(set(labels)))}
     return np.array([number[label] for label in labels], np.int64)
 
 
-def _given(facts: Facts, column: str) -> NDArray[np.int8]:
-    values = facts.columns.get(column)
-    if values is None or not any(values):
-        raise UsageError(
-            f"--split given: no complex has a column {column!r}; the columns are "
-            f"{', '.join(facts.column_names) or 'none'}. Name one with --split-column"
-        )
+def _given(facts: Facts, rule: Rule) -> tuple[Places, str]:
+    """The split of each complex by a file or a column, and which that is."""
+    if rule.file is not None:
+        named, where = read_splits(Path(rule.file)), f"file {Path(rule.file).name}"
+        values: Sequence[str] = [named.get(i, "") for i in facts.ids]
+        if not any(values):
+            raise UsageError(
+                f"--split-file {rule.file} names none of these complexes, such as {facts.ids[0]!r}"
+            )
+    else:
+        column = rule.column or "split"
+        values, where = facts.columns.get(column, ()), f"column {column}"
+        if not any(values):
+            raise UsageError(
+                f"--split given: no complex has a column {column!r}; the columns are "
+                f"{', '.join(facts.column_names) or 'none'}. Name one with --split-column"
+            )
     wrong = sorted({v for v in values if v.strip().lower() not in GIVEN})
     if wrong:
         raise UsageError(
-            f"--split given: column {column!r} holds {', '.join(map(repr, wrong[:5]))}; expected train, "
-            "valid or test, or nothing (or 'removed') for a complex that is left out"
+            f"--split given: {where} holds {', '.join(map(repr, wrong[:5]))}; expected train, valid or test, "
+            "or nothing (or 'removed') for a complex that is left out"
         )
-    return np.array([GIVEN[v.strip().lower()] for v in values], np.int8)
+    return np.array([GIVEN[v.strip().lower()] for v in values], np.int8), where
 
 
-def _assign(groups: NDArray[np.int64], fractions: Sequence[float], seed: int) -> NDArray[np.int8]:
-    """Deal whole groups to splits, in the random order (of TRIALS) that comes nearest to the fractions."""
+def _assign(groups: Numbers, target: NDArray[np.float64], seed: int) -> Places:
+    """Deal whole groups to splits, in the random order (of TRIALS) that comes nearest to the targets."""
     n, sizes = len(groups), np.bincount(groups)
-    target = np.array(fractions, np.float64) * n
-    best: NDArray[np.int8] | None = None
+    best: Places | None = None
     least = np.inf
     for trial in range(TRIALS):
         of_group, missed = _deal(sizes, target, permutation(len(sizes), seed, trial))
@@ -198,9 +225,7 @@ def _assign(groups: NDArray[np.int64], fractions: Sequence[float], seed: int) ->
     return np.zeros(0, np.int8) if best is None else best[groups]
 
 
-def _deal(
-    sizes: NDArray[np.int64], target: NDArray[np.float64], order: NDArray[np.int64]
-) -> tuple[NDArray[np.int8], float]:
+def _deal(sizes: Numbers, target: NDArray[np.float64], order: Numbers) -> tuple[Places, float]:
     """Give each group in turn to the split that lacks most; return split by group and complexes misplaced."""
     lacks = [t if t > 0 else -np.inf for t in target.tolist()]  # a split of fraction 0 gets nothing
     of_group = np.empty(len(sizes), np.int8)
@@ -211,13 +236,34 @@ def _deal(
     return of_group, float(sum(abs(x) for x in lacks if np.isfinite(x)))
 
 
-def _by_date(deposited: NDArray[np.int32], fractions: Sequence[float]) -> NDArray[np.int8]:
+def _by_date(deposited: NDArray[np.int32], rule: Rule, of: Places, record: dict[str, Any]) -> None:
     """Oldest in train, newest in test; cut between days, as near to the fractions as days allow."""
-    if not np.any(deposited > 0):
+    free = of == FREE
+    undated = free & (deposited <= 0)
+    dated = free & (deposited > 0)
+    if not dated.any() and rule.cuts is None:
         raise UsageError("--split time needs deposition dates; none of these complexes has one")
-    days, counts = np.unique(deposited, return_counts=True)  # unknown is 0, the oldest
+    if undated.any():
+        goes = "train" if rule.undated == "train" else "left out"
+        of[undated] = 0 if rule.undated == "train" else LEFT_OUT
+        record["n_undated"] = int(undated.sum())
+        log.warning("%d of %d complexes have no deposition date: %s (--undated says where they go)",
+                    int(undated.sum()), len(of), goes)  # fmt: skip
+    shares = _shares(rule)
+    cuts = rule.cuts or _cuts(deposited[dated], shares)
+    record["cuts"] = list(cuts)
+    place = np.searchsorted(np.array(cuts), deposited, side="right").astype(np.int8)
+    if rule.test_list is not None:
+        place = np.minimum(place, 1)
+    of[dated] = place[dated]
+
+
+def _cuts(deposited: NDArray[np.int32], shares: Sequence[float]) -> tuple[int, int]:
+    """First day of valid and of test."""
+    days, counts = np.unique(deposited, return_counts=True)
     before = np.concatenate([[0], np.cumsum(counts)])
-    ends = np.cumsum(np.array(fractions[:-1])) * len(deposited)
-    cuts = [int(np.argmin(np.abs(before - end))) for end in ends]
-    of_day = np.searchsorted(np.array(cuts), np.arange(len(days)), side="right").astype(np.int8)
-    return of_day[np.searchsorted(days, deposited)]
+    ends = np.cumsum(np.array(shares[:-1])) * len(deposited)
+    first, second = (int(np.argmin(np.abs(before - end))) for end in ends)
+    after = int(days[-1]) + 1
+    padded = [*days.tolist(), after]
+    return padded[first], padded[max(first, second)]

@@ -21,7 +21,7 @@ from ..errors import FormatError, UsageError
 from ..format.block import Block
 from ..format.records import texts_of
 from ..read.blocks import BlockReader
-from .split import Facts
+from .rule import Facts
 
 T = TypeVar("T")
 

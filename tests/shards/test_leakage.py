@@ -12,6 +12,7 @@ from random_complexes import random_complex
 from holoshard.__main__ import main
 from holoshard.shards.make.leakage import leakage
 from holoshard.shards.make.pack import pack
+from holoshard.shards.make.rule import Rule
 from holoshard.shards.make.writer import write_part
 from holoshard.shards.read.dataset import open_dataset
 
@@ -37,7 +38,7 @@ def data(tmp_path_factory):
             for name, s, smiles, split in table
         ],
     )
-    pack([folder / "part.h5"], folder / "out", split_by="given")
+    pack([folder / "part.h5"], folder / "out", rule=Rule("given"))
     return folder / "out"
 
 

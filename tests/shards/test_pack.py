@@ -11,6 +11,7 @@ from random_complexes import assert_same, random_complexes
 
 from holoshard.shards.errors import NothingKeptError, UsageError
 from holoshard.shards.make.pack import block_size_for, mixed, pack
+from holoshard.shards.make.rule import Rule
 from holoshard.shards.make.writer import write_part
 from holoshard.shards.read.dataset import open_dataset
 
@@ -34,7 +35,7 @@ def test_the_cut_into_parts_does_not_matter(tmp_path, split_by):
     for cut, complexes in ((300, COMPLEXES), (7, COMPLEXES[::-1]), (64, COMPLEXES[150:] + COMPLEXES[:150])):
         parts = write_parts(tmp_path / f"in{cut}" / "parts", complexes, cut)
         out = tmp_path / f"out{cut}"
-        pack([parts.parent], out, split_by=split_by, memory=1 << (18 if cut == 7 else 30))
+        pack([parts.parent], out, rule=Rule(split_by), memory=1 << (18 if cut == 7 else 30))
         made.append(contents(out))
     assert made[0] == made[1] == made[2]
     assert len(made[0]) == 5
@@ -42,7 +43,7 @@ def test_the_cut_into_parts_does_not_matter(tmp_path, split_by):
 
 def test_every_complex_is_there_unchanged(tmp_path):
     write_parts(tmp_path / "parts", COMPLEXES, 50)
-    manifest = pack([tmp_path / "parts"], tmp_path / "out", seed=4)
+    manifest = pack([tmp_path / "parts"], tmp_path / "out", rule=Rule(seed=4))
     dataset = open_dataset(tmp_path / "out")
     assert manifest.splits == dataset.splits == {"train": 240, "valid": 30, "test": 30}
     assert sorted(dataset.ids()) == [c.id for c in COMPLEXES]
@@ -56,7 +57,7 @@ def test_the_seed_decides_split_and_order(tmp_path):
     ids = []
     for seed in (0, 0, 1):
         out = tmp_path / f"out{len(ids)}"
-        pack([tmp_path / "parts"], out, seed=seed)
+        pack([tmp_path / "parts"], out, rule=Rule(seed=seed))
         ids.append(open_dataset(out).ids())
     assert ids[0] == ids[1] != ids[2]
 
@@ -100,7 +101,7 @@ def test_a_given_split_leaves_out_what_it_does_not_name(tmp_path):
         for i, c in enumerate(COMPLEXES[:40])
     ]
     write_part(tmp_path / "part.h5", complexes)
-    manifest = pack([tmp_path / "part.h5"], tmp_path / "out", split_by="given", split_column="fold")
+    manifest = pack([tmp_path / "part.h5"], tmp_path / "out", rule=Rule("given", column="fold"))
     assert manifest.splits == {"train": 10, "valid": 10, "test": 10}
     assert manifest.making["split"]["left_out"] == 10
     dataset = open_dataset(tmp_path / "out")
@@ -109,9 +110,9 @@ def test_a_given_split_leaves_out_what_it_does_not_name(tmp_path):
 
 def test_a_data_set_can_be_packed_again(tmp_path):
     write_part(tmp_path / "part.h5", COMPLEXES)
-    pack([tmp_path / "part.h5"], tmp_path / "a", seed=1)
-    pack([tmp_path / "a"], tmp_path / "b", seed=2)
-    pack([tmp_path / "part.h5"], tmp_path / "c", seed=2)
+    pack([tmp_path / "part.h5"], tmp_path / "a", rule=Rule(seed=1))
+    pack([tmp_path / "a"], tmp_path / "b", rule=Rule(seed=2))
+    pack([tmp_path / "part.h5"], tmp_path / "c", rule=Rule(seed=2))
     assert contents(tmp_path / "b") == contents(tmp_path / "c")
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from families import AMINO, relative
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holoshard.shards.errors import UsageError
+from holoshard.shards.make.rule import LEFT_OUT, Facts, Rule
 from holoshard.shards.make.similarity import sequence_clusters, words
-from holoshard.shards.make.split import LEFT_OUT, Facts, split
+from holoshard.shards.make.split import split as divide
 
-AMINO = "ACDEFGHIKLMNPQRSTVWY"
+
+def split(some, method="random", fixed=None, **options):
+    return divide(some, Rule(method, **{"cluster_with": "auto", **options}), fixed)
 
 
 def facts(n=200, **changes):
@@ -82,8 +86,19 @@ def test_time_is_oldest_to_newest_by_whole_days():
 def test_time_without_dates():
     with pytest.raises(UsageError, match="dates"):
         split(facts(deposited=np.zeros(200, np.int32)), "time")
+
+
+def test_complexes_without_a_date_do_not_train_unless_told_to(caplog):
     dates = np.r_[np.zeros(150, np.int32), np.arange(50, dtype=np.int32) + 20200101]
-    assert (split(facts(deposited=dates), "time").of[:150] == 0).all()
+    found = split(facts(deposited=dates), "time")
+    assert (found.of[:150] == LEFT_OUT).all()
+    assert np.bincount(found.of[150:]).tolist() == [40, 5, 5]
+    assert found.record["n_undated"] == found.record["left_out"] == 150
+    assert "150 of 200 complexes have no deposition date: left out" in caplog.text
+    found = split(facts(deposited=dates), "time", undated="train")
+    assert (found.of[:150] == 0).all()
+    assert "have no deposition date: train" in caplog.text
+    assert found.record["cuts"] == [20200141, 20200146]
 
 
 def test_given():
@@ -93,6 +108,20 @@ def test_given():
     assert np.array_equal(split(facts(columns={"mine": values}), "given", column="mine").of, found)
 
 
+def test_given_by_a_file(tmp_path):
+    path = tmp_path / "folds.csv"
+    path.write_text("id,split,note\nc0001,train,x\nc0003,test,\nnobody,valid,\nc0004,,\n")
+    found = split(facts(6), "given", file=str(path))
+    assert found.of.tolist() == [LEFT_OUT, 0, LEFT_OUT, 2, LEFT_OUT, LEFT_OUT]
+    assert (found.record["file"], found.record["left_out"]) == ("folds.csv", 4)
+    path.write_text("id\tsplit\nc0001\ttrain\nc0001\ttest\n")
+    with pytest.raises(UsageError, match="'c0001' is in 'train' and in 'test'"):
+        split(facts(6), "given", file=str(path))
+    path.write_text("name,fold\n")
+    with pytest.raises(UsageError, match="columns id and split; found name, fold"):
+        split(facts(6), "given", file=str(path))
+
+
 @pytest.mark.parametrize(
     ("method", "options", "message"),
     [
@@ -100,6 +129,14 @@ def test_given():
         ("given", {"column": "cluster"}, "expected train, valid or test"),
         ("cluster", {"column": "family"}, "have no 'family'"),
         ("random", {"fractions": (0.8, 0.1, 0.2)}, "add up to 1"),
+        ("random", {"fractions": (float("nan"), 0.1, 0.2)}, "add up to 1"),
+        ("random", {"fractions": (1.1, -0.1, 0.0)}, "add up to 1"),
+        ("random", {"seed": -1}, "--seed -1: expected 0 to 9007199254740991"),
+        ("random", {"identity": 0.2}, "below, relatives are missed"),
+        ("random", {"tanimoto": float("nan")}, "--tanimoto nan"),
+        ("random", {"file": "x.csv"}, "goes with --split given"),
+        ("random", {"test_list": "casf-2099"}, "not a file; lists that are shipped: casf-2016"),
+        ("random", {"test_list": "casf-2016"}, "none of these 200 complexes is on it"),
         ("alphabet", {}, "expected one of random"),
     ],
 )
@@ -111,14 +148,6 @@ def test_impossible_splits_are_refused(method, options, message):
 def test_cluster_needs_something_to_cluster():
     with pytest.raises(UsageError, match="neither"):
         split(facts(columns={}), "cluster")
-
-
-def relative(rng, sequence, identity):
-    """A sequence with this share of residues kept, the others drawn anew; a few residues inserted."""
-    letters = [c if rng.random() < identity else AMINO[rng.integers(20)] for c in sequence]
-    for _ in range(3):
-        letters.insert(rng.integers(len(letters)), AMINO[rng.integers(20)])
-    return "".join(letters)
 
 
 def test_relatives_cluster_and_strangers_do_not():
@@ -150,7 +179,8 @@ def test_cluster_falls_back_to_sequences():
     rng = np.random.default_rng(3)
     founders = ["".join(AMINO[i] for i in rng.integers(0, 20, 200)) for _ in range(10)]
     sequences = [relative(rng, founders[i % 10], 0.8) for i in range(100)]
-    found = split(facts(100, columns={}, sequences=sequences), "cluster", fractions=(0.6, 0.2, 0.2))
+    some = facts(100, columns={}, sequences=sequences)
+    found = split(some, "cluster", fractions=(0.6, 0.2, 0.2), cluster_with="built-in")
     assert found.record["groups_by"] == "protein sequence, built in"
     assert np.bincount(found.of).tolist() == [60, 20, 20]
     assert (found.of.reshape(10, 10) == found.of[:10]).all()

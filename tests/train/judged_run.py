@@ -12,6 +12,7 @@ from random_complexes import random_complex
 
 from holoshard.shards.complex import Affinity, Complex, Flag
 from holoshard.shards.make.pack import pack
+from holoshard.shards.make.rule import Rule
 from holoshard.shards.make.writer import write_part
 from holoshard.shards.read.dataset import Dataset
 
@@ -36,7 +37,7 @@ def learnable_complexes(n: int, seed: int = 0, flags: Flag = MEASURED) -> list[C
 def small_dataset(folder: Path, n: int = 240, **options: Flag) -> Path:
     """Written and packed as any other; the data set's folder."""
     write_part(folder / "part-0.h5", learnable_complexes(n, **options))
-    pack([folder / "part-0.h5"], folder / "shards", split_by="random", fractions=(0.5, 0.1, 0.4))
+    pack([folder / "part-0.h5"], folder / "shards", rule=Rule(fractions=(0.5, 0.1, 0.4)))
     return folder / "shards"
 
 

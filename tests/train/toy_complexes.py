@@ -10,6 +10,7 @@ import numpy as np
 
 from holoshard.shards.complex import NO_AFFINITY, Affinity, Complex
 from holoshard.shards.make.pack import pack
+from holoshard.shards.make.rule import Rule
 from holoshard.shards.make.writer import write_part
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "shards"))
@@ -45,5 +46,5 @@ def toy_complexes(n: int, seed: int = 0) -> list[Complex]:
 def write_shards(out: Path, n: int = 96, seed: int = 0) -> Path:
     """A packed data set of n toy complexes with train, valid and test."""
     write_part(out / "parts" / "part-0.h5", toy_complexes(n, seed), block_size=16)
-    pack([out / "parts"], out / "shards", seed=seed, block_size=16)
+    pack([out / "parts"], out / "shards", rule=Rule(seed=seed), block_size=16)
     return out / "shards"
