@@ -107,3 +107,18 @@ def test_names():
     assert isinstance(policy_named("lru"), LRU)
     with pytest.raises(SettingError, match="clairvoyant"):
         policy_named("best")
+
+
+def test_places_that_other_processes_took_are_past():
+    """Two processes ask in turn; this policy sees its own half only, and lets go what the other had."""
+    policy, n = Clairvoyant(), 2000
+    mine, theirs = ([Key("d", who, i, 1) for i in range(n)] for who in ("mine", "theirs"))
+    policy.extend(key for pair in zip(mine, theirs, strict=True) for key in pair)
+    policy.extend(mine[:500])
+    policy.came(theirs[0].name)
+    policy.came(mine[0].name)
+    policy.touch(mine[0].name)
+    assert list(policy.victims(mine[1].name)) == [mine[0].name]  # theirs[0] is expected any moment
+    for key in mine[1:n]:
+        policy.touch(key.name)
+    assert list(policy.victims(mine[0].name)) == [theirs[0].name]  # its time went by unseen
