@@ -81,16 +81,18 @@ def read_extents(folder: str | Path, source: Source | None = None) -> Extents:
             if Path(folder).is_file():
                 return _of_file(Path(folder))
             manifest = json.loads((Path(root) / "manifest.json").read_bytes())
-            index: Any = Path(root) / "index.h5"
+            index: Any = Path(root) / _index_name(manifest)
         else:
             manifest = json.loads(bytes(source(f"{root}/manifest.json", 0, MAX_MANIFEST_BYTES)))
-            index = io.BytesIO(bytes(source(f"{root}/index.h5", 0, int(manifest["index"]["n_bytes"]))))
+            index = io.BytesIO(
+                bytes(source(f"{root}/{_index_name(manifest)}", 0, int(manifest["index"]["n_bytes"])))
+            )
         shards = [(_plain(s["name"]), str(s["split"]), -(-int(s["n_complexes"]) // manifest["block_size"]))
                   for s in manifest["shards"]]  # fmt: skip
         table = _table(index)
         ends = np.cumsum([n for _, _, n in shards], dtype=np.int64)
         if len(table) != (ends[-1] if len(ends) else 0):
-            raise ValueError(f"index.h5 has {len(table)} blocks, the manifest says {ends[-1:].tolist()}")
+            raise ValueError(f"the index has {len(table)} blocks, the manifest says {ends[-1:].tolist()}")
         parts = np.split(table, ends[:-1])
         files = {name: part for (name, _, _), part in zip(shards, parts, strict=True)}
         splits = {name: s for name, s, _ in shards}
@@ -165,6 +167,11 @@ def _columns(manifest: Any, index: Any, n_blocks: list[int]) -> dict[str, Ints]:
     if chunk != len(size) or at != len(crc):
         raise ValueError(f"index.h5 has {len(size)} chunks, the layouts need {chunk}")
     return files
+
+
+def _index_name(manifest: Any) -> str:
+    """A data set that was appended to has an index of another name."""
+    return _plain(manifest.get("index", {}).get("name", "index.h5"))
 
 
 def _plain(name: Any) -> str:
