@@ -4,13 +4,13 @@ import pytest
 import torch
 from toy_model import TINY, make, random_batch, rotation
 
-from holoshard.shards.complex import BOND_ORDERS, KINDS
+from holoshard.shards.complex import KINDS
 from holoshard.train.config import ModelConfig
 from holoshard.train.data import empty_tensors
+from holoshard.train.model.pairs import near_pairs, pair_features
 from holoshard.train.model.transformer import (
     AffinityTransformer,
     first_weights,
-    pair_features,
     parameter_count,
 )
 
@@ -74,13 +74,41 @@ def test_pair_features_at_known_distances():
     batch["position"] = torch.tensor([[[0.0, 0, 0], [4.0, 0, 0], [0, 9.0, 0]]])
     batch["bond_atoms"] = torch.tensor([[[0, 1]]])
     batch["bond_order"], batch["bond_mask"] = torch.tensor([[2]]), torch.tensor([[True]])
-    f = pair_features(batch, rbf=5, cutoff=8.0).view(5 + len(BOND_ORDERS), 3, 3)
+    pairs = pair_features(batch, rbf=5, cutoff=8.0)
+    f = pairs.dense(pairs.features, 1, 3)[:, 0]
     gauss = torch.exp(-0.5 * ((4.0 - torch.linspace(0, 8, 5)) / 2.0) ** 2) * 0.5  # switch at half the cutoff
     torch.testing.assert_close(f[:5, 0, 1], gauss)
     assert f[:5, 0, 2].abs().max() == 0  # beyond the cutoff
     assert f[5:, 0, 1].tolist() == [0, 0, 1, 0, 0, 0, 0]
     assert torch.equal(f, f.transpose(1, 2))
     assert f[5:, 0, 2].abs().max() == 0
+
+
+def test_near_pairs_are_all_that_count():
+    batch = random_batch()
+    batch["position"] = batch["position"] * 2.5  # so that most pairs are beyond 8 angstrom
+    batch["position"][1, 1] = batch["position"][1, 0] + 9.0  # a bond longer than the cutoff
+    near = batch | {"near": near_pairs(batch, 8.0)}
+    assert 0.05 < len(near["near"]) / (2 * 31 * 31) < 0.5
+    ours, theirs = (pair_features(b, rbf=8, cutoff=8.0) for b in (near, batch))
+    real = (batch["atom_mask"][:, :, None] & batch["atom_mask"][:, None, :])[None]
+    every = theirs.dense(theirs.features, 2, 31)
+    torch.testing.assert_close(ours.dense(ours.features, 2, 31), every * real, rtol=0, atol=1e-7)
+    model = make().train()
+    gradients = []
+    for b in (near, batch):
+        model.zero_grad()
+        model(b).sum().backward()
+        gradients.append({n: p.grad.clone() for n, p in model.named_parameters()})
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradient, gradients[1][name], rtol=1e-4, atol=1e-5)
+
+
+def test_attention_that_learns_equals_attention_that_does_not():
+    model, batch = make(), random_batch()
+    with torch.no_grad():
+        fast = model(batch)
+    torch.testing.assert_close(model(batch).detach(), fast, rtol=0, atol=1e-5)
 
 
 def test_low_precision_weights_keep_distances_in_float32():

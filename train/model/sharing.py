@@ -7,11 +7,14 @@ gradients, but no arithmetic: every layer still multiplies by its matrix.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...shards.errors import ConfigError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # torch takes seconds to import, and a configuration does not need it
+    from torch import Tensor, nn
+
     from .transformer import Layer
 
 
@@ -54,3 +57,13 @@ def share_down(layers: list[Layer], spec: str) -> None:
         for layer in layers[start + 1 : start + size]:
             layer.feed_forward.down = layers[start].feed_forward.down
         start += size
+
+
+def with_all_names(tensors: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """Tensors by name, those that layers share by every name that `model` has for them.
+
+    Files and checkpoints hold a shared tensor once, by its first name.
+    """
+    first = {id(parameter): name for name, parameter in model.named_parameters()}
+    names = {name: first[id(p)] for name, p in model.named_parameters(remove_duplicate=False)}
+    return {**tensors, **{name: tensors[source] for name, source in names.items() if source in tensors}}

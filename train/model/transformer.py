@@ -2,16 +2,16 @@
 
 Atoms are tokens. Geometry enters only through distances: radial basis functions of |r_i - r_j| and the
 bond between i and j form pair features, and every layer adds a linear map of them to its attention
-scores. Distances are taken from differences of float32 positions (not by |a|^2 - 2ab + |b|^2, which
-loses digits), so a moved complex gives the same prediction.
+scores. Distances are taken from differences of float32 positions, so a moved complex gives the same
+prediction.
 
-Shapes: B complexes, N atoms (padded), M bonds (padded), H heads, D channels, P pair features.
+Shapes: B complexes, N atoms (padded), M bonds (padded), H heads, D channels, K pairs.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -19,10 +19,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ...shards.complex import BOND_ORDERS, KINDS
+from ...shards.complex import KINDS
 from ..config import ModelConfig
-
+from .attention import Attention, Neighbourhood
+from .linear import LayerNorm, Linear
+from .pairs import Pairs, pair_features
 from .sharing import share_down
+
 # The columns of a token and the rows of the table that each has; longer than today's vocabularies,
 # which only grow, so that a trained model reads tomorrow's data. Values beyond count as unknown (0).
 ATOM_FEATURES: Final = (
@@ -31,115 +34,8 @@ ATOM_FEATURES: Final = (
 )  # fmt: skip
 CHARGE_ZERO: Final = 8  # row of a formal charge of 0
 POOL_SIZE: Final = 32.0  # ligand atoms by which the summed pool is divided: a usual drug's
-NEIGHBOURS: Final = 16.0  # divides sums over neighbours, so that they start near 1
-HIDDEN: Final = -3e4  # added to the score of a padded key: finite in fp16, and exp() of it is 0
 
 Inputs = Mapping[str, Tensor]
-
-
-class Linear(nn.Linear):
-    """A linear map that knows its first weights: normal, standard deviation scale / sqrt(inputs)."""
-
-    def __init__(self, inputs: int, outputs: int, bias: bool = True, scale: float = 1.0) -> None:
-        super().__init__(inputs, outputs, bias)
-        self.scale = scale
-
-
-class PairMap(Linear):
-    """A linear map over the channels of pair features, which come before the atoms."""
-
-    def forward(self, pair: Tensor) -> Tensor:
-        """Map (B, P, N * N) to (B, outputs, N * N)."""
-        # matmul of (outputs, P) and (B, P, N * N) would first copy the pair features to another layout.
-        return torch.bmm(self.weight.expand(len(pair), -1, -1), pair)
-
-
-class LayerNorm(nn.LayerNorm):
-    """Layer normalisation computed in float32 whatever the format of its input."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise (..., D)."""
-        wide = functional.layer_norm(
-            x.float(), self.normalized_shape, self.weight.float(), self.bias.float(), self.eps
-        )
-        return wide.to(x.dtype)
-
-
-def pair_features(batch: Inputs, rbf: int, cutoff: float) -> Tensor:
-    """Radial basis functions of distances, then bond orders one-hot: (B, rbf + bond orders, N * N) float32.
-
-    Gaussians at evenly spaced centres from 0 to `cutoff` angstrom, one spacing wide, times the cosine
-    switch of Behler and Parrinello (doi:10.1103/PhysRevLett.98.146401), so that they vanish smoothly
-    at `cutoff`. Radial basis functions of distances as in SchNet (doi:10.1063/1.5019779).
-    """
-    position = batch["position"].float()
-    B, N, _ = position.shape
-    square = torch.zeros(B, N, N, device=position.device)
-    for axis in position.unbind(-1):
-        square += (axis[:, :, None] - axis[:, None, :]).square_()
-    distance = square.sqrt_().view(B, 1, N * N)
-    centres = torch.linspace(0.0, cutoff, rbf, device=position.device)[:, None]
-    width = cutoff / max(rbf - 1, 1)
-    features = torch.zeros(B, rbf + len(BOND_ORDERS), N * N, device=position.device)
-    # Below exp(-20) nothing is left to learn, and far below it float32 is denormal, which is slow.
-    radial = (distance - centres).div_(width).square_().mul_(-0.5).clamp_(min=-20.0).exp_()
-    switch = torch.cos(distance.clamp(max=cutoff) * (math.pi / cutoff)).add_(1.0).mul_(0.5)
-    torch.mul(radial, switch, out=features[:, :rbf])
-    atoms, order = batch["bond_atoms"].long(), batch["bond_order"].long()
-    rows = torch.arange(B, device=position.device)[:, None].expand_as(order)[batch["bond_mask"]]
-    first, second = atoms[batch["bond_mask"]].unbind(-1)
-    channel = rbf + order[batch["bond_mask"]].clamp(max=len(BOND_ORDERS) - 1)
-    features[rows, channel, first * N + second] = 1.0
-    features[rows, channel, second * N + first] = 1.0
-    return features
-
-
-class Attention(nn.Module):
-    """Multi-head attention whose scores get a bias from pair features."""
-
-    def __init__(self, config: ModelConfig, heads: int) -> None:
-        super().__init__()
-        D, P = config.width, config.rbf + len(BOND_ORDERS)
-        self.head_width = D // config.heads
-        inner = heads * self.head_width  # less than D where heads were pruned
-        self.query, self.key, self.value = Linear(D, inner), Linear(D, inner), Linear(D, inner)
-        self.bias = PairMap(P, heads, bias=False)
-        self.out = Linear(inner, D, scale=(2 * config.layers) ** -0.5)
-
-    def forward(self, x: Tensor, pair: Tensor, mask: Tensor) -> Tensor:
-        """Map (B, N, D) with pair features (B, P, N * N) and the mask of real atoms (B, N)."""
-        B, N, _ = x.shape
-        # The number of heads here is what tensor parallelism left us.
-        q, k, v = (
-            f(x).view(B, N, -1, self.head_width).transpose(1, 2) for f in (self.query, self.key, self.value)
-        )
-        bias = self.bias(pair).view(B, -1, N, N).masked_fill(~mask[:, None, None, :], HIDDEN)
-        y = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        out: Tensor = self.out(y.transpose(1, 2).reshape(B, N, -1))
-        return out
-
-
-class Neighbourhood(nn.Module):
-    """What surrounds each atom: sums, not averages, so that contacts can be counted.
-
-    A continuous-filter sum as in SchNet with one filter of the distance for each head.
-    """
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        D, P = config.width, config.rbf + len(BOND_ORDERS)
-        self.head_width = D // config.heads
-        self.value = Linear(D, D)
-        self.filter = PairMap(P, config.heads, bias=False)
-        self.out = Linear(D, D)
-
-    def forward(self, x: Tensor, pair: Tensor, mask: Tensor) -> Tensor:
-        """Map (B, N, D) as Attention does."""
-        B, N, _ = x.shape
-        v = self.value(x).masked_fill(~mask[..., None], 0.0).view(B, N, -1, self.head_width).transpose(1, 2)
-        y = self.filter(pair).view(B, -1, N, N) @ v / NEIGHBOURS
-        out: Tensor = self.out(y.transpose(1, 2).reshape(B, N, -1))
-        return out
 
 
 class FeedForward(nn.Module):
@@ -165,7 +61,7 @@ class Layer(nn.Module):
         self.feed_forward_norm, self.feed_forward = LayerNorm(config.width), FeedForward(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x: Tensor, pair: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, pair: Pairs, mask: Tensor) -> Tensor:
         """Map (B, N, D) as Attention does."""
         x = x + self.dropout(self.attention(self.attention_norm(x), pair, mask))
         out: Tensor = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
@@ -181,7 +77,7 @@ class Embedding(nn.Module):
         self.neighbourhood = Neighbourhood(config)
         self.norm = LayerNorm(config.width)
 
-    def forward(self, batch: Inputs, pair: Tensor) -> Tensor:
+    def forward(self, batch: Inputs, pair: Pairs) -> Tensor:
         """Tokens (B, N, D)."""
         B, N = batch["atom_mask"].shape
         columns, start = [], 0
@@ -240,12 +136,13 @@ class AffinityTransformer(nn.Module):
         ----------
         batch : position (B, N, 3) angstrom; the columns of ATOM_FEATURES, (B, N) each; atom_mask (B, N)
             the atoms the model may see; pool_mask (B, N) those it pools; bond_atoms (B, M, 2),
-            bond_order and bond_mask (B, M); pk_kind (B,) where kinds have offsets
+            bond_order and bond_mask (B, M); pk_kind (B,) where kinds have offsets; near (K,) of
+            :func:`.pairs.near_pairs` where only those pairs are to be computed
         """
         pair = pair_features(batch, self.config.rbf, self.config.cutoff)
         return self.finish(self.layered(self.embedding(batch, pair), pair, batch), batch)
 
-    def layered(self, x: Tensor, pair: Tensor, batch: Inputs) -> Tensor:
+    def layered(self, x: Tensor, pair: Pairs, batch: Inputs) -> Tensor:
         """Tokens (B, N, D) after the layers there are."""
         pair = pair.to(x.dtype)
         for layer in self.layers.values():
@@ -289,8 +186,8 @@ def _hash(text: str) -> int:
 
 
 def clean_name(name: str) -> str:
-    """A parameter's name without what activation checkpointing puts into it."""
-    return name.replace("_checkpoint_wrapped_module.", "")
+    """A parameter's name without what activation checkpointing and a pipeline put into it."""
+    return re.sub(r"^stages\.\d+\.|_checkpoint_wrapped_module\.", "", name)
 
 
 def parameter_count(config: ModelConfig) -> int:

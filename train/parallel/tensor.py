@@ -23,7 +23,7 @@ def split_layers(model: AffinityTransformer, mesh: DeviceMesh) -> None:
             "attention.query": ColwiseParallel(),
             "attention.key": ColwiseParallel(),
             "attention.value": ColwiseParallel(),
-            "attention.bias": ColwiseParallel(output_layouts=Shard(1)),  # (B, heads, N * N)
+            "attention.bias": ColwiseParallel(),
             "attention.out": RowwiseParallel(),
             "feed_forward.up": ColwiseParallel(),
             "feed_forward.down": RowwiseParallel(),

@@ -1,0 +1,99 @@
+"""Attention of atoms to atoms, with a bias from what is known of each pair.
+
+Shapes: B complexes, N atoms (padded), H heads, D channels, d channels of a head.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ...shards.complex import BOND_ORDERS
+from ..config import ModelConfig
+from .linear import Linear
+from .pairs import Pairs
+
+NEIGHBOURS: Final = 16.0  # divides sums over neighbours, so that they start near 1
+HIDDEN: Final = -3e4  # added to the score of a padded key: finite in fp16, and exp() of it is 0
+
+
+class Attention(nn.Module):
+    """Multi-head attention whose scores get a bias from pair features."""
+
+    def __init__(self, config: ModelConfig, heads: int) -> None:
+        super().__init__()
+        D, P = config.width, config.rbf + len(BOND_ORDERS)
+        self.head_width = D // config.heads
+        inner = heads * self.head_width  # less than D where heads were pruned
+        self.query, self.key, self.value = Linear(D, inner), Linear(D, inner), Linear(D, inner)
+        self.bias = Linear(P, heads, bias=False)
+        self.out = Linear(inner, D, scale=(2 * config.layers) ** -0.5)
+
+    def forward(self, x: Tensor, pair: Pairs, mask: Tensor) -> Tensor:
+        """Map (B, N, D) with the features of pairs and the mask of real atoms (B, N)."""
+        B, N, _ = x.shape
+        q, k, v = (split_heads(f(x), self.head_width) for f in (self.query, self.key, self.value))
+        bias = pair.dense(self.bias(pair.features), B, N)
+        y = attend(q, k, v, bias, mask)
+        out: Tensor = self.out(join_heads(y))
+        return out
+
+
+class Neighbourhood(nn.Module):
+    """What surrounds each atom: sums, not averages, so that contacts can be counted.
+
+    A continuous-filter sum as in SchNet (doi:10.1063/1.5019779), one filter of the distance for each head.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        D, P = config.width, config.rbf + len(BOND_ORDERS)
+        self.head_width = D // config.heads
+        self.value = Linear(D, D)
+        self.filter = Linear(P, config.heads, bias=False)
+        self.out = Linear(D, D)
+
+    def forward(self, x: Tensor, pair: Pairs, mask: Tensor) -> Tensor:
+        """Map (B, N, D) as Attention does."""
+        B, N, _ = x.shape
+        v = split_heads(self.value(x).masked_fill(~mask[..., None], 0.0), self.head_width)
+        y = pair.dense(self.filter(pair.features), B, N) @ v / NEIGHBOURS
+        out: Tensor = self.out(join_heads(y))
+        return out
+
+
+def split_heads(x: Tensor, d: int) -> Tensor:
+    """(B, N, H * d) to (H, B, N, d): how many heads there are is what tensor parallelism left us."""
+    B, N, _ = x.shape
+    return x.view(B, N, -1, d).permute(2, 0, 1, 3)
+
+
+def join_heads(x: Tensor) -> Tensor:
+    """(H, B, N, d) to (B, N, H * d)."""
+    return x.permute(1, 2, 0, 3).flatten(2)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
+    """softmax(q k' / sqrt(d) + bias) v over the keys that `mask` (B, N) shows: (H, B, N, d).
+
+    On a CPU, scaled_dot_product_attention has no fast way to differentiate a bias and takes some twelve
+    passes over the scores; plain products take three.
+    """
+    if q.device.type == "cpu" and torch.is_grad_enabled():
+        return _products(q, k, v, bias, mask)
+    shown = bias.transpose(0, 1).masked_fill(~mask[:, None, None, :], HIDDEN)
+    y = functional.scaled_dot_product_attention(*(t.transpose(0, 1) for t in (q, k, v)), attn_mask=shown)
+    return y.transpose(0, 1)
+
+
+def _products(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
+    H, B, N, d = q.shape
+    # Padded keys are hidden inside the product of queries and keys, by one more channel: no pass of its own.
+    ones = q.new_full((1,), d**0.5).expand(H, B, N, 1)
+    hidden = (~mask).to(k.dtype).mul_(HIDDEN)[:, :, None].expand(H, B, N, 1)
+    q, k = (torch.cat(pair, -1).view(H * B, N, d + 1) for pair in ((q, ones), (k, hidden)))
+    scores = torch.baddbmm(bias.reshape(H * B, N, N), q, k.mT, alpha=d**-0.5)
+    return torch.bmm(scores.softmax(-1), v.reshape(H * B, N, d)).view(H, B, N, d)
