@@ -26,6 +26,7 @@ COMMANDS = {
     "cache": ("holoshard.cache.cli:app", "Look after the caches of a node."),
     "train": ("holoshard.train.cli:train", "Train a model, or go on where a run stopped."),
     "eval": ("holoshard.train.cli:evaluate", "Judge a run on a split; figures and a report."),
+    "prune": ("holoshard.train.cli:prune", "Cut attention heads that matter little out of a run."),
     "predict": ("holoshard.train.cli:predict", "Predict the pK of every complex of a data set."),
     "doctor": ("holoshard.train.cli:doctor", "Look at this machine and what is wrong with its settings."),
 }

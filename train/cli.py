@@ -7,7 +7,7 @@ import json
 import logging
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -188,6 +188,57 @@ def predict(
     os.replace(partial, out)
     print(f"{len(found.index)} predictions: {out}")
     return {"n": len(found.index), "out": str(out), "step": predictor.step}
+
+
+def prune(
+    run: Path,
+    *,
+    out: Path,
+    keep: float = 0.7,
+    by: Literal["norm", "taylor", "random", "reversed"] = "norm",
+    complexes: int = 512,
+    seed: int = 0,
+    multiple: int = 1,
+    output: Annotated[Output, Parameter(name="*")] = OUTPUT,
+) -> dict[str, Any]:
+    """Cut the least important attention heads out of a run's newest checkpoint, as a new run.
+
+    Parameters and optimizer state lose the heads' rows and columns; layers may end with different numbers of
+    heads, at least one. `holoshard train` on the new folder trains on from the same step. The report is in
+    its pruning.json: parameters, operations, step time and quality, each before and after.
+
+    Examples::
+        holoshard prune runs/first --keep 0.7 --out runs/pruned
+
+        holoshard train runs/pruned/config.toml --run.epochs 12 --out runs/pruned
+
+    Parameters
+    ----------
+    run
+        Folder of a run that saved a checkpoint.
+    out
+        A new folder for the pruned run.
+    keep
+        Share of all heads that stay.
+    by
+        norm: heads that put out most stay; taylor: heads that the loss depends on most; random and reversed
+        are controls.
+    complexes
+        Training complexes to look at.
+    seed
+        Of random.
+    multiple
+        Keep a multiple of so many heads in each layer: parallel.tensor must divide them.
+    """
+    from .prune.prune import prune as cut
+
+    report = cut(run, out, keep=keep, by=by, complexes=complexes, seed=seed, multiple=multiple)
+    print(f"heads {report['heads_before']} -> {report['heads_after']}: {out}")
+    for name in ("parameters", "flops", "step_seconds", "rmse"):
+        if name in report and None not in report[name]:
+            before, after = report[name]
+            print(f"{name:<12} {before:.4g} -> {after:.4g} ({after / before - 1:+.1%})")
+    return report
 
 
 def doctor(

@@ -1,0 +1,1 @@
+"""Fewer attention heads: which matter, and a model without the others."""
