@@ -188,6 +188,8 @@ class ParallelConfig:
     """After forward: full frees gathered weights, grad_op keeps them, part keeps 1/reshard_size of them."""
     reshard_size: int = 0
     """Processes that keep a gathered copy together when reshard = "part"."""
+    topology: str = ""
+    """Where processes sit: a topology.toml, or slurm; replicas then sum within a rack before across racks."""
     accumulate: int = 1
     """Pieces in which a process works through its share of a batch."""
     checkpointing: Literal["none", "layers", "selective", "full"] = "none"
@@ -287,6 +289,11 @@ class TrainConfig:
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     run: RunConfig = field(default_factory=RunConfig)
+
+    @property
+    def apart(self) -> bool:
+        """True if replicas meet in the optimizer: packed, or rack by rack; otherwise FSDP sums over them."""
+        return self.packing != "none" or (bool(self.parallel.topology) and self.parallel.replicate > 1)
 
     @property
     def packing(self) -> str:

@@ -193,7 +193,7 @@ class Trainer:
             self.clock.lap("backward")
         parameters = list(self.model.parameters())
         unscale = 1.0 / self.scale.value
-        norm = gradient_norm(parameters, world, apart=self.config.packing != "none") * unscale
+        norm = gradient_norm(parameters, world, apart=self.config.apart) * unscale
         lr = learning_rate(self.config.optimizer, self.at.step, self.last_step)
         if self.scale.update(norm):
             scale_gradients(parameters, unscale * clip_factor(norm, self.config.optimizer.clip))

@@ -36,9 +36,13 @@ class Wire:
         setattr(monkey, name, counted)
 
 
-def two_layers(seed=0):
-    torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(48, 64), nn.Tanh(), nn.Linear(64, 8))
+def two_layers():
+    """The same in every thread, which share torch's own generator."""
+    model, generator = nn.Sequential(nn.Linear(48, 64), nn.Tanh(), nn.Linear(64, 8)), torch.Generator()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0.0, 0.1, generator=generator.manual_seed(parameter.numel()))
+    return model
 
 
 def thousand_steps(folder):
@@ -124,3 +128,32 @@ def train_and_compare(text, folder):
     }
     (Path(folder) / f"report-{world.rank}.json").write_text(json.dumps(report))
     stop()
+
+
+def sums_in_two_levels(folder, racks):
+    """Sums and packed means of this process, and its bytes, with `racks` of ranks."""
+    from holoshard.train.compress.eden import Eden
+    from holoshard.train.compress.two_level import make_exchange, two_level
+
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    replicas = two_level(dist.group.WORLD, racks, rank)
+    values = torch.arange(101.0).view(1, 101) * (rank + 1)
+    exact = values.clone()
+    replicas.sum(exact)
+    n = 2 * 2 * 4096
+    given = torch.randn(n, generator=torch.Generator().manual_seed(rank))
+    exchange = make_exchange(n, replicas, Eden(8), feedback=True, stream=0, device="cpu")
+    found = exchange.mean(given, 0)
+    torch.save({"exact": exact, "given": given, "mean": found}, Path(folder) / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+def train_at(text, folder, nodes):
+    """Train as a process that sits on the node of its rank."""
+    import os
+
+    from worlds import train
+
+    os.environ["SLURMD_NODENAME"] = nodes[int(os.environ["RANK"])]
+    return train(text, folder)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from ..parallel.clip import local
 from .compressor import Compressor
-from .exchange import Exchange
 from .replicas import Replicas
+from .two_level import make_exchange
 from .vector import buckets, flatten, replace_all, unflatten
 
 log = logging.getLogger("holoshard")
@@ -43,7 +43,7 @@ class ReplicatedAdamW(torch.optim.AdamW):
         self.replicas, self.layout = replicas, layout or {}
         self.packed = [list(run) for run in buckets(packed)]
         self.exchanges = [
-            Exchange(
+            make_exchange(
                 sum(local(p).numel() for p in run), replicas, compressor, feedback=feedback, stream=stream,
                 device=local(run[0]).device,
             )

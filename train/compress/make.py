@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
@@ -10,23 +11,46 @@ from torch import nn
 from ..config import TrainConfig
 from ..optimizer import make_optimizer
 from ..parallel.clip import cut_axes
-from ..parallel.mesh import World
+from ..parallel.mesh import AXES, World
+from ..topology import is_even
 from .adamw import ReplicatedAdamW
 from .compressor import make_compressor
 from .onebit_adam import OneBitAdam
 from .replicas import GroupReplicas, Replicas
+from .two_level import two_level
+
+log = logging.getLogger("holoshard")
 
 
 def optimizer_of(model: nn.Module, config: TrainConfig, world: World) -> torch.optim.AdamW:
     """The optimizer that `config` asks for, in this process of `world`."""
-    if config.packing == "none":
+    if not config.apart:
         return make_optimizer(model, config.optimizer)
     assert world.mesh is not None
     layout = {
         **world.sizes, "optimizer": config.optimizer.kind, "packing": config.packing,
         "bits": config.compression.bits,
     }  # fmt: skip
-    return replicated(model, config, GroupReplicas(world.mesh.get_group("replicate")), layout)
+    return replicated(model, config, replicas_of(world), layout)
+
+
+def replicas_of(world: World) -> GroupReplicas:
+    """The replicas of this process; in two levels where the topology has racks of equal size."""
+    assert world.mesh is not None
+    group = world.mesh.get_group("replicate")
+    if world.topology is None:
+        return GroupReplicas(group)
+    # A process group is made by all processes, members or not, in the same order.
+    axis = AXES.index("replicate")
+    found = None
+    for ranks in world.mesh.mesh.movedim(axis, -1).reshape(-1, world.sizes["replicate"]).tolist():
+        racks = world.topology.by_rack(ranks)
+        if not is_even(racks):
+            log.warning("replicas are spread unevenly over racks, %s: they sum in one level", racks)
+            return GroupReplicas(group)
+        found = two_level(group, racks, world.rank) or found
+    assert found is not None
+    return found
 
 
 def replicated(
@@ -39,7 +63,10 @@ def replicated(
     packed = [parameter for parameter in matrices if is_packed(parameter, tensor)]
     optimizer = config.optimizer
     lr, betas = optimizer.lr, (optimizer.beta1, optimizer.beta2)
-    compressor = make_compressor(config.packing, config.compression.bits)
+    if config.packing == "none":
+        packed, compressor = [], make_compressor("sign")
+    else:
+        compressor = make_compressor(config.packing, config.compression.bits)
     if optimizer.kind == "onebit-adam":
         return OneBitAdam(
             groups, replicas, packed, compressor, lr=lr, betas=betas, warmup=config.compression.warmup,

@@ -21,6 +21,7 @@ from .adamw import ReplicatedAdamW, gradients_of
 from .compressor import Compressor
 from .exchange import Exchange
 from .replicas import Replicas
+from .two_level import TwoLevelExchange
 from .vector import flatten, unflatten
 
 STEADY: Final = 0.96  # ratio of the second moment's norms beyond which warm-up may end, as in the paper
@@ -76,7 +77,7 @@ class OneBitAdam(ReplicatedAdamW):
                 self.update(parameter)
 
     def exchange_momentum(
-        self, run: Sequence[nn.Parameter], gradients: Sequence[Tensor], exchange: Exchange
+        self, run: Sequence[nn.Parameter], gradients: Sequence[Tensor], exchange: Exchange | TwoLevelExchange
     ) -> None:
         """First moments from this replica's gradients, then their mean over the replicas."""
         moments = [self.state[parameter]["exp_avg"] for parameter in run]

@@ -79,8 +79,8 @@ def shard(model: AffinityTransformer, config: TrainConfig, world: World) -> None
     """Wrap embedding, every layer and head as FSDP units, and the rest as the root."""
     parallel = config.parallel
     assert world.mesh is not None
-    # What is packed between replicas is exchanged by the optimizer: FSDP then knows of one replica only.
-    hybrid = parallel.replicate > 1 and config.packing == "none"
+    # Where replicas meet in the optimizer, FSDP knows of one replica only.
+    hybrid = parallel.replicate > 1 and not config.apart
     mesh = world.mesh["replicate", "shard"] if hybrid else world.mesh["shard"]
     pinned = world.device.type == "cuda"
     offload = CPUOffloadPolicy(pin_memory=pinned) if parallel.offload else OffloadPolicy()

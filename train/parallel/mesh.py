@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import datetime
 import os
+import socket
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import HashStore
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 
 from ...shards.errors import ConfigError
 from ..config import TrainConfig
+from ..topology import Topology, read_racks
 
 AXES = ("pipeline", "replicate", "shard", "tensor")
+NAME_BYTES = 256  # of a host name: more than DNS allows
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class World:
     device : where its tensors live
     sizes : processes along each of AXES
     mesh : the device mesh; None in a process alone, which needs no process group
+    topology : where all processes sit, if the configuration names a topology
     """
 
     rank: int
@@ -43,6 +47,12 @@ class World:
     device: torch.device
     sizes: dict[str, int]
     mesh: DeviceMesh | None
+    topology: Topology | None = None
+
+    @property
+    def place(self) -> int:
+        """This process's number in the mesh, which follows the topology and not the ranks."""
+        return self.topology.order().index(self.rank) if self.topology is not None else self.rank
 
     @property
     def data_size(self) -> int:
@@ -52,12 +62,12 @@ class World:
     @property
     def data_rank(self) -> int:
         """The part that this process gets; tensor and pipeline neighbours get the same."""
-        return self.rank // self.sizes["tensor"] % self.data_size
+        return self.place // self.sizes["tensor"] % self.data_size
 
     @property
     def stage_rank(self) -> int:
         """This process's number in its pipeline."""
-        return self.rank // (self.size // self.sizes["pipeline"])
+        return self.place // (self.size // self.sizes["pipeline"])
 
     @property
     def is_first(self) -> bool:
@@ -122,7 +132,7 @@ def start(config: TrainConfig) -> World:
     torch.set_float32_matmul_precision(config.precision.matmul)
     threads = config.run.threads or max(1, (os.cpu_count() or 1) // local_size)
     torch.set_num_threads(threads)
-    mesh = None
+    mesh, topology = None, None
     if needs_group(config, size):
         backend = "nccl" if device.type == "cuda" else "gloo"
         if size > 1:
@@ -131,8 +141,23 @@ def start(config: TrainConfig) -> World:
             dist.init_process_group(backend, timeout=patience)
         else:  # alone, yet FSDP does the casting or offloading
             dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
-        mesh = init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=AXES)
-    return World(rank, size, local_rank, local_size, device, sizes, mesh)
+        if config.parallel.topology:
+            topology = Topology.of(node_names(device), read_racks(config.parallel.topology))
+        order = topology.order() if topology is not None else range(size)
+        ranks = torch.tensor(order).view(tuple(sizes.values()))
+        mesh = DeviceMesh(device.type, ranks, mesh_dim_names=AXES)
+    return World(rank, size, local_rank, local_size, device, sizes, mesh, topology)
+
+
+def node_names(device: torch.device) -> list[str]:
+    """The node of every process, by rank: what Slurm calls it, or its host name."""
+    name = (os.environ.get("SLURMD_NODENAME") or socket.gethostname()).encode()[:NAME_BYTES]
+    mine = torch.zeros(NAME_BYTES, dtype=torch.uint8)
+    mine[: len(name)] = torch.tensor(list(name), dtype=torch.uint8)
+    mine = mine.to(device)
+    names = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(names, mine)
+    return [bytes(row.tolist()).rstrip(b"\0").decode() for row in names]
 
 
 def needs_group(config: TrainConfig, size: int) -> bool:

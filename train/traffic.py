@@ -1,0 +1,117 @@
+"""Bytes that replicas exchange in a step, by the level they cross, for each way of exchanging.
+
+Counted over all processes, for one vector of `n` values that each replica group sums. Rings and pairwise
+exchanges are those of :mod:`.compress.replicas`; a ring goes through a group in the order of its ranks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from .compress.compressor import Compressor
+from .compress.sign import Sign
+from .topology import LEVELS, Topology, is_even
+
+Bytes = dict[str, float]
+Group = Sequence[int]
+
+
+def ring(topology: Topology, group: Group, bytes_each: float) -> Bytes:
+    """A ring in which each process sends `bytes_each` to the next."""
+    found: Bytes = dict.fromkeys(LEVELS, 0.0)
+    for a, b in zip(group, (*group[1:], group[0]), strict=True):
+        if a != b:
+            found[topology.level(a, b)] += bytes_each
+    return found
+
+
+def pairwise(topology: Topology, group: Group, bytes_each: float) -> Bytes:
+    """Everyone sends `bytes_each` to everyone else."""
+    found: Bytes = dict.fromkeys(LEVELS, 0.0)
+    for a, b in itertools.permutations(group, 2):
+        found[topology.level(a, b)] += bytes_each
+    return found
+
+
+def flat(topology: Topology, group: Group, n: int) -> Bytes:
+    """One ring all-reduce of float32."""
+    return ring(topology, group, 2 * (len(group) - 1) / len(group) * 4 * n)
+
+
+def packed(topology: Topology, group: Group, n: int, compressor: Compressor) -> Bytes:
+    """All-to-all and all-gather of packed chunks: each process sends each other one of either."""
+    chunk = -(-n // (len(group) * compressor.block)) * compressor.block
+    return pairwise(topology, group, 2 * compressor.packed_size(chunk))
+
+
+def two_level(
+    topology: Topology, group: Group, n: int, across: Callable[[Topology, Group, int], Bytes]
+) -> Bytes:
+    """Sums within racks (reduce-scatter, later all-gather), and `across` racks for what each then holds."""
+    racks = topology.by_rack(group)
+    if not is_even(racks):
+        return across(topology, group, n)
+    size = len(racks[0])
+    parts = [ring(topology, rack, 2 * (size - 1) / size * 4 * n) for rack in racks]
+    parts += [across(topology, peers, -(-n // size)) for peers in zip(*racks, strict=True)]
+    return {level: sum(part[level] for part in parts) for level in LEVELS}
+
+
+WAYS: Final[dict[str, Callable[[Topology, Group, int], Bytes]]] = {
+    "flat": flat,
+    "two-level": lambda t, g, n: two_level(t, g, n, flat),
+    "1-bit": lambda t, g, n: packed(t, g, n, Sign()),
+    "two-level, 1-bit across": lambda t, g, n: two_level(t, g, n, lambda *a: packed(*a, Sign())),
+}
+
+
+def replica_groups(topology: Topology, shard: int) -> list[list[int]]:
+    """Ranks with the same piece of the model, when `shard` neighbours share one copy."""
+    order = topology.order()
+    return [order[i::shard] for i in range(shard)]
+
+
+def describe(topology: Topology, shard: int, values: int) -> dict[str, Any]:
+    """Who talks to whom, and bytes of a step by level.
+
+    Parameters
+    ----------
+    shard : neighbouring processes that share one copy of the model
+    values : gradients of a model, of which each process exchanges its share
+
+    Returns
+    -------
+    "shard_groups", "replica_groups" : ranks; "shard_level" : the highest level inside a shard group;
+    "bytes" : for each of WAYS the bytes of all processes by level
+    """
+    order = topology.order()
+    shards = [order[i : i + shard] for i in range(0, len(order), shard)]
+    groups = replica_groups(topology, shard)
+    crossed = [topology.level(a, b) for group in shards for a, b in itertools.combinations(group, 2)]
+    n = -(-values // shard)
+    sums = {
+        way: {level: sum(count(topology, group, n)[level] for group in groups) for level in LEVELS}
+        for way, count in WAYS.items()
+    }
+    return {
+        "shard_groups": shards, "replica_groups": groups,
+        "shard_level": max(crossed, key=LEVELS.index, default="node"), "bytes": sums,
+    }  # fmt: skip
+
+
+def text_of(found: dict[str, Any]) -> str:
+    """What :func:`describe` found, in words."""
+    shards, level = found["shard_groups"], found["shard_level"]
+    where = "across racks: fewer shards would stay in one" if level == "cross" else f"within one {level}"
+    lines = [
+        f"{len(shards)} copies of the model, each in {len(shards[0])} processes {where}",
+        f"first copy: ranks {shards[0]}; first replica group: {found['replica_groups'][0]}",
+        f"{'bytes of a step':<26}" + "".join(f"{level:>12}" for level in LEVELS),
+    ]  # fmt: skip
+    lines += [
+        f"{way:<26}" + "".join(f"{counts[level]:>12.3g}" for level in LEVELS)
+        for way, counts in found["bytes"].items()
+    ]
+    return "\n".join(lines)
