@@ -50,7 +50,9 @@ def place(world: World, stream: Stream, cache: TieredCache) -> Share:
     cache : its tiers tell what this node holds
     """
     sizes = world.gather(torch.tensor([world.local_size], device=world.device))
-    parts = parts_of(world) if len(set(sizes.tolist())) == 1 else None
+    # A topology arranges processes by racks, not by ranks.
+    even = len(set(sizes.tolist())) == 1 and world.topology is None
+    parts = parts_of(world) if even else None
     if parts is None or len(parts) < 2:
         return world
     k, node = len(parts[0]), world.data_rank // len(parts[0])
