@@ -19,6 +19,7 @@ from .atomic import write_text
 from .evaluate import SHOWN, figure_text
 from .pocket import pockets
 from .predictions import PredictionTable
+from .reading import reading
 from .run import Run, ordered, read_run
 from .runlog import RunLog
 
@@ -204,6 +205,7 @@ def _training(log: RunLog) -> list[str]:
                          "Right: figures on the validation split, and speed.")]  # fmt: skip
     shares = _time_shares(log)
     parts.append(page.table(["time of a step", "seconds", "share"], shares, "sums over the run"))
+    parts += reading(log)
     for start in log.starts[:1] + log.starts[1:][-1:]:
         parts.append(page.folded("started on", page.table(["", ""], list(start.items()), words=2)))
     unusual = [e for e in log.events if e["event"] not in ("done",)]
