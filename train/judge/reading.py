@@ -15,7 +15,7 @@ ALERT: Final = 0.01  # of the step loop; a run that waits longer for its data is
 
 
 def reading(log: RunLog) -> list[str]:
-    """Tables of the waiting of each part of the batch, and of the tiers; nothing for what is not in the log."""
+    """Tables of the waiting of each part of the batch, and of the tiers; what is not logged is left out."""
     return [*_waiting(log), *_tiers(log)]
 
 
@@ -29,8 +29,8 @@ def _waiting(log: RunLog) -> list[str]:
     share = np.average(np.array([row["io_wait"] for row in rows], np.float64), axis=0, weights=seconds)
     worst = int(share.argmax())
     words = (
-        f"Waiting for data took {share.mean():.2%} of the step loop, and {share[worst]:.2%} of the part of the "
-        f"batch that waited longest (number {worst} of {len(share)})."
+        f"Waiting for data took {share.mean():.2%} of the step loop, and {share[worst]:.2%} of that of the "
+        f"part of the batch that waited longest (number {worst} of {len(share)})."
     )
     if share.max() > ALERT:
         words += " holoshard cache advise says which tiers and which shuffle would help."
@@ -48,13 +48,17 @@ def _tiers(log: RunLog) -> list[str]:
     parts = [page.table(head, rows, "caches, all processes, since the last start")]
     source, ahead = told.get("source"), told.get("prefetch")
     if source:
-        parts.append(page.paragraph(
+        words = (
             f"From the data set itself: {source['fetches']:,.0f} fetches, "
-            f"{format_size(source['fetched_bytes'])}, {source['retries']:,.0f} tried again.", "quiet"))  # fmt: skip
+            f"{format_size(source['fetched_bytes'])}, {source['retries']:,.0f} tried again."
+        )
+        parts.append(page.paragraph(words, "quiet"))
     if ahead:
-        parts.append(page.paragraph(
+        words = (
             f"Read ahead: of {ahead['requests']:,.0f} requests {ahead['ready']:,.0f} were ready, "
-            f"{ahead['late']:,.0f} in flight, {ahead['unforetold']:,.0f} not foretold.", "quiet"))  # fmt: skip
+            f"{ahead['late']:,.0f} in flight, {ahead['unforetold']:,.0f} not foretold."
+        )
+        parts.append(page.paragraph(words, "quiet"))
     return parts
 
 
