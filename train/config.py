@@ -6,7 +6,6 @@ files and command lines is :mod:`.configfile`.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,6 +16,7 @@ from ..shards.complex import KINDS
 from ..shards.errors import ConfigError
 from .combinations import check_pipeline
 from .compress.check import check_compression
+from .limits import check_limits
 from .model.sharing import group_sizes
 
 Inputs = Literal["complex", "ligand", "pocket"]
@@ -207,6 +207,11 @@ class ParallelConfig:
         return self.stages or (1 if self.schedule in ("gpipe", "1f1b") else 2)
 
     @property
+    def keeps_gradients(self) -> bool:
+        """True where whole gradients wait for the last piece: the weights stay whole as well."""
+        return self.reshard == "grad_op"
+
+    @property
     def micro(self) -> int:
         """Micro-batches of a piece."""
         return self.micro_batches or self.pipeline
@@ -303,21 +308,6 @@ class TrainConfig:
         return self.compression.kind
 
 
-_AT_LEAST_ONE = (
-    "data.batch_size", "cache.readers", "model.width", "model.layers", "model.heads", "model.rbf",
-    "parallel.replicate", "parallel.tensor", "parallel.pipeline", "parallel.accumulate",
-    "parallel.checkpoint_every", "precision.growth_interval", "checkpoint.keep", "run.log_every",
-    "run.max_skipped",
-)  # fmt: skip
-_POSITIVE = ("model.cutoff", "loss.delta", "optimizer.lr", "precision.init_scale")
-_NOT_NEGATIVE = (
-    "data.max_atoms", "data.noise", "model.hidden", "optimizer.weight_decay", "optimizer.clip",
-    "parallel.shard", "parallel.stages", "parallel.micro_batches", "parallel.reshard_size",
-    "parallel.prefetch", "checkpoint.every", "run.epochs", "run.steps", "run.eval_every", "run.patience", "run.threads", "run.hang_seconds",
-)  # fmt: skip
-_SHARES = ("model.dropout", "optimizer.min_lr", "optimizer.warmup", "optimizer.beta1", "optimizer.beta2")
-
-
 def check(config: TrainConfig, source: str = "the configuration") -> None:
     """Refuse values that cannot work, alone or together.
 
@@ -329,16 +319,7 @@ def check(config: TrainConfig, source: str = "the configuration") -> None:
     def refuse(key: str, expected: str) -> None:
         raise ConfigError(f"{source}: {key} = {value_of(config, key)!r}, expected {expected}")
 
-    for keys, low, high, expected in (
-        (_AT_LEAST_ONE, 1.0, math.inf, "at least 1"),
-        (_POSITIVE, 1e-30, math.inf, "more than 0"),
-        (_NOT_NEGATIVE, 0.0, math.inf, "0 or more"),
-        (_SHARES, 0.0, 1.0, "a share from 0 to 1"),
-    ):
-        for key in keys:
-            value = value_of(config, key)
-            if not isinstance(value, int | float) or not low <= value <= high:
-                refuse(key, expected)
+    check_limits(config, value_of, refuse)
     try:
         for tier in (*config.cache.tiers, *filter(None, [config.cache.decoded])):
             parse_tier(tier)
@@ -383,8 +364,8 @@ def check(config: TrainConfig, source: str = "the configuration") -> None:
     for kind, weight in config.loss.kind_weights.items():
         if kind not in KINDS:
             raise ConfigError(f"{source}: loss.kind_weights.{kind}: no such kind, expected one of {KINDS}")
-        if weight < 0:
-            raise ConfigError(f"{source}: loss.kind_weights.{kind} = {weight}, expected 0 or more")
+        if not 0 <= weight <= 1e6:
+            raise ConfigError(f"{source}: loss.kind_weights.{kind} = {weight}, expected 0 to 1e6")
 
 
 def value_of(config: TrainConfig, key: str) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,7 +26,7 @@ def diagnose(model: nn.Module, batch: Tensors, config: LossConfig) -> dict[str, 
     module : the first one, in the order of computation, that made such a value of finite input; "" if none
     rows : data set rows here whose own loss is not finite
     """
-    bad = [clean_name(n) for n, p in model.named_parameters() if not local(p.detach()).isfinite().all()]
+    bad = not_finite(model)
     found: list[str] = []
     hooks = [
         module.register_forward_hook(_watch(clean_name(name), found))
@@ -44,6 +45,14 @@ def diagnose(model: nn.Module, batch: Tensors, config: LossConfig) -> dict[str, 
         if not affinity_loss(prediction[i : i + 1], pk, relation, weight, config).isfinite():
             rows.append(row)
     return {"parameters": bad, "module": found[0] if found else "", "rows": rows}
+
+
+def not_finite(model: nn.Module) -> list[str]:
+    """Names of the parameters whose part in this process has a value that is not finite."""
+    parameters = [(clean_name(name), local(p.detach())) for name, p in model.named_parameters()]
+    largest = torch._foreach_norm([p for _, p in parameters if p.numel()], math.inf)
+    finite = iter(torch.stack([n.float() for n in largest]).isfinite().tolist() if largest else [])
+    return [name for name, p in parameters if p.numel() and not next(finite)]
 
 
 def _watch(name: str, found: list[str]) -> Any:

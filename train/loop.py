@@ -28,7 +28,7 @@ from .compress.make import optimizer_of
 from .config import TrainConfig
 from .configfile import dump_config
 from .data import Tensors, add_noise, pieces, read_labels, to_tensors, training_stream
-from .diagnosis import diagnose
+from .diagnosis import diagnose, not_finite
 from .judge.atomic import write_text
 from .meter import Meter
 from .model.loss import affinity_loss, label_weight
@@ -185,7 +185,7 @@ class Trainer:
                 total += self.model.train_step(part, partial(self.loss_of, weight=weight), self.scale.value)
                 self.clock.lap("pipeline")
                 continue
-            synchronise(self.model, last=i == len(parts) - 1)
+            synchronise(self.model, i == len(parts) - 1, self.config.parallel.keeps_gradients)
             loss = self.loss_of(self.model(with_near(part, self.config.model.cutoff)), part, weight)
             self.clock.lap("forward")
             (loss * self.scale.value).backward()  # type: ignore[no-untyped-call]
@@ -259,7 +259,7 @@ class Trainer:
         scores: dict[str, Any] = {}
         is_best = True  # without a validation split the newest is kept
         if self.dataset.splits.get(split):
-            scores = validate(self.model, self.dataset, self.config, self.world)
+            scores = validate(self.model, self.dataset, self.config, self.world, self.weight)
             is_best = scores["rmse"] is not None and (self.at.best is None or scores["rmse"] < self.at.best)
             self.at.stale = 0 if is_best else self.at.stale + 1
             self.record.write(
@@ -269,9 +269,9 @@ class Trainer:
                 pearson = "-" if scores["pearson"] is None else f"{scores['pearson']:.3f}"
                 loss = f"{self.last['loss']:.3f}" if "loss" in self.last else "-"  # none yet after a resume
                 log.info(
-                    "step %d, epoch %d: loss %s, %s RMSE %.3f, Pearson %s%s", self.at.step, self.at.epoch,
-                    loss, split, scores["rmse"] or math.nan,
-                    pearson, ", best" if is_best else "",
+                    "step %d, epoch %d: loss %s, %s loss %.3f, RMSE %.3f, Pearson %s%s",
+                    self.at.step, self.at.epoch, loss, split, scores["loss"] or math.nan,
+                    scores["rmse"] or math.nan, pearson, ", best" if is_best else "",
                 )  # fmt: skip
         if is_best:
             self.at.best, self.at.best_step = scores.get("rmse"), self.at.step
@@ -279,8 +279,9 @@ class Trainer:
         self.clock.skip()
 
     def save(self) -> None:
-        """Write a checkpoint, unless this step has one."""
+        """Write a checkpoint, unless this step has one; weights that are not finite are never written."""
         if self.at.step != self.saved_step:
+            self.refuse_not_finite()
             state = {
                 "position": dataclasses.asdict(self.at), "scale": dataclasses.asdict(self.scale),
                 "same": self.same(), "exchange": self.exchange.saved() if self.exchange else {},
@@ -289,6 +290,17 @@ class Trainer:
             self.checkpoints.save(self.at.step, self.tensors | errors, state)
             self.saved_step = self.at.step
             self.clock.skip()
+
+    def refuse_not_finite(self) -> None:
+        """End the run if a parameter is not finite in any process; the checkpoint before stays the latest."""
+        bad = not_finite(self.model)
+        if self.world.any(bool(bad)):
+            self.checkpoints.finish()
+            self.record.write(step=self.at.step, event="diagnosis", parameters=bad)
+            raise TrainingError(
+                f"step {self.at.step}: parameters are not finite: {', '.join(bad[:3]) or 'elsewhere'}. Nothing "
+                "is saved, the checkpoint before stays the latest; lower optimizer.lr or set optimizer.clip"
+            )
 
     def prepare_folder(self) -> None:
         """Make the run's folder and write down its configuration."""

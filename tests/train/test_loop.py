@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -113,13 +114,36 @@ def test_loss_scale_follows_its_rule():
 
 
 def test_a_run_that_blows_up_stops_with_a_diagnosis(shards, tmp_path):
-    text = config(shards, optimizer={"lr": 1e30, "warmup": 0.0, "clip": 0.0})
+    text = config(shards, optimizer={"lr": 1e-3, "warmup": 0.0, "clip": 0.0})
+    checked = parse_config(text, "test.toml", ["--run.max_skipped", "3", "--run.steps", "30"])
+    checked = dataclasses.replace(checked, optimizer=dataclasses.replace(checked.optimizer, lr=1e30))
     with pytest.raises(TrainingError, match="steps in a row") as error:
-        run(text, tmp_path / "run", "--run.max_skipped", "3", "--run.steps", "30")
+        Trainer(checked, tmp_path / "run", start(checked)).run()
     assert "first in" in str(error.value)
     lines = read_record(tmp_path / "run")
     assert sum(m.get("event") == "skipped_step" for m in lines) == 3
     assert next(m for m in lines if m.get("event") == "diagnosis")["module"]
+
+
+def test_weights_that_are_not_finite_are_never_saved(shards, tmp_path):
+    checked = parse_config(config(shards), "test.toml", ["--run.steps", "20"])
+    trainer = Trainer(checked, tmp_path, start(checked))
+    step = trainer.step
+
+    def poisoned(batch, weight):
+        step(batch, weight)
+        if trainer.at.step == 8:
+            with torch.no_grad():
+                trainer.model.layers["1"].attention.out.bias[3] = math.inf
+
+    trainer.step = poisoned
+    with pytest.raises(TrainingError, match=r"step 10: parameters are not finite: layers\.1\.attention\.out"):
+        trainer.run()
+    assert (tmp_path / "checkpoints" / "latest").read_text().strip() == "step-00000005"
+    judged = [m["eval"] for m in read_record(tmp_path) if "eval" in m]
+    assert [m["rmse"] is None for m in judged] == [False, True]
+    assert judged[0]["loss"] > 0
+    assert Predictor.load(tmp_path).step == 5
 
 
 def test_diagnosis_finds_the_module_and_the_complex():

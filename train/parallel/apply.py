@@ -6,7 +6,8 @@ The model comes on the meta device, without memory; each process allocates only 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -29,24 +30,28 @@ aten = torch.ops.aten
 PRODUCTS: Final = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default)
 
 
-def build_model(config: TrainConfig, world: World, mean: float, sd: float) -> AffinityTransformer | Pipeline:
-    """The model of this configuration in this world, or this process's stages, with first weights.
+def build_model(
+    config: TrainConfig, world: World, mean: float, sd: float, filled: bool = True
+) -> AffinityTransformer | Pipeline:
+    """The model of this configuration in this world, or this process's stages.
 
     Parameters
     ----------
     mean, sd : of the training labels, pK units
+    filled : with first weights; else it is made on the device as it is, for a mode in which that costs nothing
     """
 
     def build(make: Callable[[], Part]) -> Part:
-        with torch.device("meta"):
-            model = make().to(parameter_dtype(config.precision))
+        with torch.device("meta" if filled else world.device), _default(parameter_dtype(config.precision)):
+            model = make()
         if world.mesh is not None and config.parallel.tensor > 1:
             split_layers(model, world.mesh["tensor"])
         recompute(model, config.parallel)
         if world.mesh is not None:
             shard(model, config, world)
-        model.to_empty(device="cpu" if config.parallel.offload else world.device)
-        fill(model, config.seed, mean, sd)
+        if filled:
+            model.to_empty(device="cpu" if config.parallel.offload else world.device)
+            fill(model, config.seed, mean, sd)
         return model
 
     if world.sizes["pipeline"] == 1:
@@ -56,6 +61,17 @@ def build_model(config: TrainConfig, world: World, mean: float, sd: float) -> Af
     own = [number for number, holder in enumerate(holders) if holder == me]
     stages = {n: build(partial(Stage, config.model, n, len(holders))) for n in own}
     return Pipeline(stages, config, world)
+
+
+@contextmanager
+def _default(dtype: torch.dtype) -> Iterator[None]:
+    """Make floating-point tensors of this format."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def recompute(model: AffinityTransformer, parallel: ParallelConfig) -> None:
@@ -148,10 +164,17 @@ def release(model: nn.Module) -> None:
             module.reshard()
 
 
-def synchronise(model: nn.Module, last: bool) -> None:
-    """Let gradients be exchanged in the coming backward, or only kept (pieces but the last)."""
+def synchronise(model: nn.Module, last: bool, keep: bool) -> None:
+    """Let gradients be exchanged in the coming backward, or only kept (pieces but the last).
+
+    Parameters
+    ----------
+    keep : keep those of whole matrices until the last piece, which costs their memory; else each piece
+        sums its gradients within the shard axis, and only replicas wait for the last
+    """
     if isinstance(model, FSDPModule):
-        model.set_requires_gradient_sync(last)
+        model.set_requires_gradient_sync(last or not keep)
+        model.set_requires_all_reduce(last)
         model.set_is_last_backward(last)
 
 
