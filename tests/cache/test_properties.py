@@ -8,9 +8,11 @@ import random
 import shutil
 import signal
 import tempfile
+import threading
 import time
 import zlib
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holoshard.cache.account import PAGE
-from holoshard.cache.disk import DiskTier
+from holoshard.cache.disk import DiskTier, dataset_folder
 from holoshard.cache.memory import MemoryTier
 from holoshard.cache.policy import LRU, Clairvoyant, NeverEvict
 from holoshard.cache.tier import Key
@@ -119,8 +121,6 @@ def leave_as_the_dead_do(tier: DiskTier) -> None:
 
 
 def flip(tier: DiskTier, which: Key) -> bool:
-    from holoshard.cache.disk import dataset_folder
-
     path = tier.root / dataset_folder(which.dataset) / which.name
     if not path.exists():
         return False
@@ -202,23 +202,55 @@ def test_kill_9_at_any_moment(tmp_path, pages):
     after.close()
 
 
-@pytest.mark.slow
-def test_kill_9_every_second_for_a_minute_and_a_full_disk(tmp_path):
-    """Eight processes on a small file system of its own, which something else fills in between."""
-    disk = tmp_path / "disk"
+class Filler(threading.Thread):
+    """Something else that fills a small file system to the last byte, and leaves again, in turn."""
+
+    def __init__(self, disk: Path, every_s: float) -> None:
+        super().__init__(daemon=True)
+        self.path, self.every_s, self.full, self.end = disk / "filler", every_s, 0, threading.Event()
+
+    def run(self) -> None:
+        while not self.end.wait(self.every_s):
+            with suppress(OSError), self.path.open("wb", buffering=0) as file:
+                while file.write(b"x" * PAGE):
+                    pass
+            self.full += os.statvfs(self.path.parent).f_bavail == 0
+            self.end.wait(self.every_s)
+            self.path.unlink()
+
+    def stop(self) -> None:
+        self.end.set()
+        self.join(30)
+        self.path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("n", "seconds", "every_s"), [(4, 6, 0.2), pytest.param(8, 60, 1.0, marks=pytest.mark.slow)]
+)
+def test_kill_9_and_a_full_disk_in_between(tmp_path, monkeypatch, n, seconds, every_s):
+    """Processes on a small file system of its own, killed one by one while something else fills it."""
+    monkeypatch.setattr("holoshard.cache.disk.RETRY_S", 0.5)
+    disk, pages = tmp_path / "disk", 60
     disk.mkdir()
     if os.getuid() or os.system(f"mount -t tmpfs -o size=400k tmpfs {disk} 2>/dev/null"):
         pytest.skip("mounting a small file system needs root")
     try:
-        (disk / "other").write_bytes(b"x" * 200_000)
-        log = tmp_path / "log"
-        watch, killed = kill_some(disk, log, 70, seconds=60, every_s=1.0, n=8)
-        assert killed >= 50
+        (disk / "other").write_bytes(b"y" * 100_000)
+        filler = Filler(disk, seconds / 10)
+        filler.start()
+        watch, killed = kill_some(disk, tmp_path / "log", pages, seconds, every_s, n)
+        filler.stop()
+        assert killed >= 3  # one every time on a quiet machine
+        assert filler.full >= 2
         watch.close()
-        after = DiskTier(disk, 70 * PAGE, spare=0)
+        after = DiskTier(disk, pages * PAGE, spare=0)
         assert after.used() == blocks_bytes(after)
         assert os.listdir(after.root / "fill") == []
         after.close()
-        assert (disk / "other").stat().st_size == 200_000
+        assert (disk / "other").read_bytes() == b"y" * 100_000
+        left = {path.relative_to(after.root).parts[0] for path in after.root.rglob("*")}
+        assert left == {"fill", "state", dataset_folder("d")}
+        assert sorted(path.name for path in disk.iterdir()) == [after.root.name, "other"]
+        print(f"{killed} killed, the disk was full {filler.full} times")
     finally:
         os.system(f"umount {disk}")
