@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ..shards.errors import DataError, HoloshardError, UsageError
+from .interrupt import Interrupts, interruptible, quiet_tracker
 from .journal import STRIKES
 from .task import Job, Outcome, Task, run_task
 
@@ -67,7 +68,12 @@ def pool(options: PoolOptions) -> Iterator[RunAll]:
     import distributed
 
     untyped: Any = distributed
-    with dask.config.set(DASK), _address(options) as (address, n_workers):
+    quiet_tracker()
+    with (
+        interruptible() as interrupts,
+        dask.config.set(DASK),
+        _address(options, interrupts) as (address, n_workers),
+    ):
         try:
             client = untyped.Client(address, set_as_default=False, timeout="30s")
         except (OSError, TimeoutError, ValueError) as error:
@@ -83,7 +89,7 @@ def _run_here(job: Job, tasks: Iterator[Task]) -> Iterator[Outcome]:
 
 
 @contextmanager
-def _address(options: PoolOptions) -> Iterator[tuple[Any, int]]:
+def _address(options: PoolOptions, interrupts: Interrupts) -> Iterator[tuple[Any, int]]:
     """A scheduler and how many workers it has (0: ask it)."""
     if options.scheduler:
         yield options.scheduler, 0
@@ -92,11 +98,16 @@ def _address(options: PoolOptions) -> Iterator[tuple[Any, int]]:
 
     untyped: Any = distributed
     n_workers = _cores() if options.workers < 0 else options.workers
-    with untyped.LocalCluster(
-        n_workers=n_workers, threads_per_worker=1, processes=True, memory_limit=options.memory,
-        host="127.0.0.1", dashboard_address="127.0.0.1:0", worker_dashboard_address=None,
-        scheduler_kwargs={"dashboard": False}, silence_logs=logging.CRITICAL,
-    ) as cluster:  # fmt: skip
+
+    def make() -> Any:
+        return untyped.LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, processes=True, memory_limit=options.memory,
+            host="127.0.0.1", dashboard_address="127.0.0.1:0", worker_dashboard_address=None,
+            scheduler_kwargs={"dashboard": False}, silence_logs=logging.CRITICAL,
+        )  # fmt: skip
+
+    with interrupts.shielded(make) as cluster:
+        interrupts.raise_if_told()
         yield cluster, n_workers
 
 

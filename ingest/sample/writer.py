@@ -24,6 +24,7 @@ import numpy as np
 
 from ...shards.console import progress
 from ...shards.errors import UsageError
+from ..interrupt import end_with_parent, interruptible, quiet_tracker
 from .dirt import DIRT_COLUMNS, plan
 from .draft import COLUMNS, PER_TARGET, TRUTH_COLUMNS, Draft, draft, identifier, is_pair
 
@@ -129,9 +130,15 @@ def _chunks(folder: Path, n: int, seed: int, dirty: float, archive: bool, worker
     if workers == 1 or len(bounds) < 3:
         yield from map(write, pairwise(bounds))
         return
-    # Spawned, not forked: the parent may run threads.
-    with ProcessPoolExecutor(min(workers, len(bounds) - 1), mp_context=get_context("spawn")) as pool:
-        yield from pool.map(write, pairwise(bounds))
+    quiet_tracker()
+    with interruptible() as interrupts:
+        # Spawned, not forked: the parent may run threads.
+        n_processes = min(workers, len(bounds) - 1)
+        pool = ProcessPoolExecutor(n_processes, get_context("spawn"), initializer=end_with_parent)
+        try:
+            yield from interrupts.shielded(lambda: pool.map(write, pairwise(bounds)))
+        finally:
+            pool.shutdown(wait=not interrupts.told, cancel_futures=True)
 
 
 def _write_chunk(
