@@ -50,6 +50,7 @@ def run(arguments: list[str]) -> Any:
             help="Structures in, shards out, batches to a model.",
             help_format="plaintext",
             result_action="return_value",
+            suppress_keyboard_interrupt=False,  # main() says how to go on
         )
         wanted = next((word for word in arguments if not word.startswith("-")), "")
         for name, (target, about) in COMMANDS.items():
