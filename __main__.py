@@ -20,6 +20,7 @@ COMMANDS = {
     "info": ("holoshard.shards.cli:info", "Facts about a data set."),
     "show": ("holoshard.shards.cli:show", "One complex in words."),
     "verify": ("holoshard.shards.cli:verify", "Every byte of a data set against its checksum."),
+    "append": ("holoshard.shards.cli:append", "More parts for a data set; nothing there is rewritten."),
     "convert": ("holoshard.shards.cli:convert", "HDF5 to Zarr and back, without packing anything again."),
     "leakage": ("holoshard.shards.cli:leakage", "How near the test set is to the training set."),
     "export": ("holoshard.shards.cli:export", "Complexes back to SDF and PDB."),

@@ -1,4 +1,4 @@
-"""The commands of this room: shard, convert, info, show, verify, leakage, export."""
+"""The commands of this room: shard, append, convert, info, show, verify, leakage, export."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from .console import Output, log
-from .format.manifest import Manifest
+from .make.append import append as extend
 from .make.convert import convert as copy_into
 from .make.export import export_structures
 from .make.groups import ClusterWith
 from .make.pack import MEMORY, pack
+from .make.packed import packed_lines
 from .make.repair import repair
 from .make.rule import SPLITS, Method, Near, Rule, Undated
 from .make.verify import verify as check_all
@@ -134,24 +135,62 @@ def shard(
     }  # fmt: skip
 
 
-def packed_lines(out: Path, manifest: Manifest) -> list[str]:
-    """What was written, and what was left aside, for people."""
-    making, how = manifest.making, manifest.making["split"]
-    splits = ", ".join(f"{name} {n}" for name, n in manifest.splits.items())
-    lines = [f"{out}: {manifest.n_complexes} complexes in {len(manifest.shards)} shards ({splits})"]
-    words = {"same_id": "came twice", "same_content": "had the content of another id",
-             "id_conflicts": "had the id of another complex"}  # fmt: skip
-    aside = [f"{making[k]} {w}" for k, w in words.items() if making[k]]
-    lines += ["left aside: " + ", ".join(aside)] if aside else []
-    if how["left_out"]:
-        of = {"without a date": 0 if how.get("undated") == "train" else how.get("n_undated", 0),
-              "near the test set": how.get("excluded", {}).get("n", 0),
-              "of a group in two splits": how.get("between_splits", 0)}  # fmt: skip
-        told = ", ".join(f"{n} {what}" for what, n in of.items() if n)
-        lines.append(f"in no split: {how['left_out']}" + (f" ({told})" if told else ""))
-    if "test_list" in how:
-        lines.append(f"test list {how['test_list']['name']}: {how['test_list']['found']} found here")
-    return lines
+def append(
+    data: Path,
+    parts: Annotated[list[Path], Parameter(negative=())],
+    *,
+    split_file: Path | None = None,
+    test_list: str | None = None,
+    shard_bytes: int = SHARD_BYTES,
+    codec: str = "blosc",
+    memory: int = MEMORY,
+    threads: int | None = None,
+    output: Out = OUTPUT,
+) -> dict[str, Any]:
+    """Add what a data set does not hold yet, as a new generation of it; nothing that is there is rewritten.
+
+    New complexes are divided by the rule that made the data set: one whose group is in a split goes there.
+    The manifest of the generation before is kept as manifest.N.json, and opens that generation.
+
+    Examples::
+        holoshard append data/shards data/parts-of-june
+
+        holoshard info data/shards/manifest.1.json
+
+    Parameters
+    ----------
+    data
+        Folder of the data set.
+    parts
+        Parts (.h5), folders of them, the --out folders of ingest, or data sets.
+    split_file
+        The file that names the splits, if the data set was divided by one.
+    test_list
+        The file of the test list, if the data set has one that is not shipped.
+    shard_bytes
+        A shard file is closed when it is about so large.
+    codec
+        blosc, blosc-lz4, blosc-zstd, gzip (for readers without plugins) or none.
+    memory
+        Bytes of complexes held at once.
+    threads
+        That read and pack; one a core if not given. The bytes do not depend on it.
+    """
+    start = time.monotonic()
+    before = open_dataset(data).manifest.generation
+    manifest = extend(
+        data, parts, split_file=None if split_file is None else str(split_file), test_list=test_list,
+        shard_bytes=shard_bytes, codec=codec, memory=memory, threads=threads,
+    )  # fmt: skip
+    added = manifest.making["appended"][-1] if manifest.generation > before else None
+    print(f"{data}: {added['n_complexes']} complexes added, generation {manifest.generation}" if added
+          else f"{data}: nothing new; generation {before} stays")  # fmt: skip
+    print("\n".join(packed_lines(data, manifest)))
+    return {
+        "out": str(data), "generation": manifest.generation, "n_complexes": manifest.n_complexes,
+        "splits": manifest.splits, "added": added["n_complexes"] if added else 0,
+        "fingerprint": manifest.fingerprint, "seconds": round(time.monotonic() - start, 3),
+    }  # fmt: skip
 
 
 def info(data: Path, *, output: Out = OUTPUT) -> dict[str, Any]:

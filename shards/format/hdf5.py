@@ -23,6 +23,7 @@ from .blosc_filter import BLOSC_FILTER, blosc_named
 from .codec import Codec
 from .container import ShardHeader, Span, parse_header
 from .layout import Column
+from .regular import regular
 from .table import ARRAYS, BlockTable, Places, place, table_from_arrays
 
 MAX_PACKING: Final = 1000  # deflate packs zeros a thousandfold
@@ -101,7 +102,7 @@ def sync(path: Path) -> None:
 def open_file(path: Path) -> Iterator[h5py.File]:
     """An HDF5 file to read, without locks; what HDF5 cannot read is a FormatError."""
     try:
-        with h5py.File(path, "r", locking=False) as file:
+        with h5py.File(regular(path), "r", locking=False) as file:
             yield file
     except (OSError, KeyError, RuntimeError, ValueError) as error:
         if isinstance(error, FileNotFoundError):

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +18,7 @@ from ..errors import FormatError
 from .block import widest
 from .container import FORMAT, POSITION_SCALE, VERSION, check_version
 from .layout import Layout, layout_from_json
+from .regular import regular
 
 MANIFEST: Final = "manifest.json"
 INDEX: Final = "index.h5"
@@ -54,7 +56,10 @@ class Manifest:
     ----------
     container : hdf5 or zarr
     shards, layouts : see ShardInfo
-    index_sha256, index_bytes : of index.h5, empty for a single shard file
+    index_sha256, index_bytes : of the index, empty for a single shard file
+    index_name : the index's file: index.h5, and index-N.h5 from generation 2 on
+    generation : 1, and one more for each time that complexes were appended
+    parent : fingerprint of the generation before; its manifest is kept as manifest.N.json
     making : how it was made: seed, split method and the like; plain data
     statistics : of the labels and sizes, per split; plain data
     position_scale : positions divided by it (angstrom) lie in [-1, 1], or a complex has Flag.OUT_OF_RANGE
@@ -68,6 +73,9 @@ class Manifest:
     making: Mapping[str, Any] = field(default_factory=dict)
     statistics: Mapping[str, Any] = field(default_factory=dict)
     position_scale: float = POSITION_SCALE
+    index_name: str = INDEX
+    generation: int = 1
+    parent: str = ""
 
     @property
     def block_size(self) -> int:
@@ -117,10 +125,12 @@ class Manifest:
             "position_scale": self.position_scale,
             "splits": self.splits,
             "fingerprint": self.fingerprint,
+            "generation": self.generation,
+            "parent": self.parent,
             "making": dict(self.making),
             "statistics": dict(self.statistics),
             "vocabularies": {name: list(words) for name, words in VOCABULARIES.items()},
-            "index": {"name": INDEX, "n_bytes": self.index_bytes, "sha256": self.index_sha256},
+            "index": {"name": self.index_name, "n_bytes": self.index_bytes, "sha256": self.index_sha256},
             "layouts": [{"columns": layout.to_json()} for layout in self.layouts],
             "shards": [{name: getattr(s, name) for name in ShardInfo.__slots__} for s in self.shards],
         }
@@ -137,13 +147,13 @@ def parse_manifest(text: str | bytes, where: str) -> Manifest:
         if told_checksum != _checksum(data):
             raise FormatError(f"{where} was edited or damaged: its checksum is wrong; copy it again")
         manifest = _from_json(data)
-        told = data["fingerprint"], data["n_complexes"]
+        told = data["fingerprint"], data["n_complexes"], data["splits"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"{where} is not a readable manifest ({type(error).__name__}: {error})") from error
     _check(manifest, where)
-    if told != (manifest.fingerprint, manifest.n_complexes):
+    if told != (manifest.fingerprint, manifest.n_complexes, manifest.splits):
         raise FormatError(
-            f"{where} contradicts itself: fingerprint or n_complexes is not that of its shards; "
+            f"{where} contradicts itself: fingerprint, n_complexes or splits are not those of its shards; "
             "it was edited or damaged"
         )
     return manifest
@@ -159,11 +169,12 @@ def _from_json(data: Mapping[str, Any]) -> Manifest:
         for s in data["shards"]
     )  # fmt: skip
     index = data["index"]
-    if index["name"] != INDEX:
+    if not re.fullmatch(r"index(-[0-9]{1,9})?\.h5", _text(index["name"])):
         raise ValueError(f"the index is called {index['name']!r}, expected {INDEX}")
     return Manifest(
         _text(data["container"]), shards, layouts, _text(index["sha256"]), _count(index["n_bytes"]),
         dict(data.get("making", {})), dict(data.get("statistics", {})), float(data["position_scale"]),
+        index["name"], _count(data.get("generation", 1)), _text(data.get("parent", "")),
     )  # fmt: skip
 
 
@@ -188,6 +199,9 @@ def _count(value: Any) -> int:
 def _check(manifest: Manifest, where: str) -> None:
     if not manifest.layouts:
         raise FormatError(f"{where} describes no columns")
+    if manifest.generation < 1 or not 0 < manifest.position_scale < math.inf:
+        raise FormatError(f"{where}: generation {manifest.generation} or position_scale "
+                          f"{manifest.position_scale} is out of range")  # fmt: skip
     if manifest.container not in ("hdf5", "zarr"):
         raise FormatError(f"{where}: container {manifest.container!r} is neither hdf5 nor zarr")
     if len({s.name for s in manifest.shards}) != len(manifest.shards):
@@ -208,9 +222,24 @@ def _check(manifest: Manifest, where: str) -> None:
                               f"{shard.n_bytes} bytes")  # fmt: skip
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a data set folder."""
-    path = folder / MANIFEST
+def index_name(generation: int) -> str:
+    """What the index of a generation is called."""
+    return INDEX if generation == 1 else f"index-{generation}.h5"
+
+
+def kept_manifest(generation: int) -> str:
+    """What the manifest of a generation is called once there is a later one."""
+    return f"manifest.{generation}.json"
+
+
+def is_manifest(path: Path) -> bool:
+    """True for the name of a manifest, of this generation or of one before."""
+    return re.fullmatch(r"manifest(\.[0-9]{1,9})?\.json", path.name) is not None
+
+
+def read_manifest(folder: Path, name: str = MANIFEST) -> Manifest:
+    """The manifest of a data set folder, or of an earlier generation of it by name."""
+    path = regular(folder / name)
     try:
         size = path.stat().st_size
         if size > MAX_MANIFEST_BYTES:
@@ -218,13 +247,13 @@ def read_manifest(folder: Path) -> Manifest:
         text = path.read_bytes()
     except FileNotFoundError as error:
         raise FormatError(
-            f"{folder} is not a data set: it has no {MANIFEST}; make one: holoshard shard"
+            f"{folder} is not a data set: it has no {name}; make one: holoshard shard"
         ) from error
     return parse_manifest(text, str(path))
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write manifest.json atomically."""
+    """Write manifest.json atomically; in a new folder."""
     path, temporary = folder / MANIFEST, folder / f".{MANIFEST}.{os.getpid()}"
     with temporary.open("w", encoding="utf-8") as file:
         file.write(manifest.to_json())

@@ -22,6 +22,7 @@ from ..errors import FormatError, MissingExtraError
 from .codec import Codec
 from .container import ShardHeader, Span, parse_header
 from .layout import Column
+from .regular import regular
 from .table import ARRAYS, BlockTable, Places, place, table_from_arrays
 
 MAX_METADATA_BYTES: Final = 1 << 24
@@ -209,7 +210,7 @@ def _read_plain(path: Path) -> NDArray[Any]:
         )
         size = int(np.prod(shape, dtype=object)) * dtype.itemsize
         file = path / "/".join(["c", *("0" for _ in shape)])
-        raw = file.read_bytes() if size else b""
+        raw = regular(file).read_bytes() if size else b""
         if len(raw) != size or dtype.kind not in "iu":
             raise FormatError(
                 f"{file} has {len(raw)} bytes, its shape {shape} of {dtype} needs {size}; copy it again"
@@ -225,7 +226,7 @@ def _write_json(path: Path, data: dict[str, Any]) -> None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > MAX_METADATA_BYTES:
+        if regular(path).stat().st_size > MAX_METADATA_BYTES:
             raise FormatError(f"{path} is too large to be Zarr metadata")
         data = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:

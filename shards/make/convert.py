@@ -14,7 +14,7 @@ from ..console import Progress, progress
 from ..errors import ChecksumError, UsageError
 from ..format.container import Container, ShardHeader, container_named
 from ..format.hdf5 import open_file, read_array
-from ..format.manifest import INDEX, Manifest
+from ..format.manifest import Manifest
 from ..format.table import BlockTable, crc32
 from ..read.blocks import BlockReader
 from ..read.source import Source, open_source
@@ -87,6 +87,6 @@ def _checked_bytes(reader: BlockReader, shard: int, bar: Progress | None) -> Ite
 
 def index_arrays(source: Source) -> dict[str, NDArray[Any]]:
     """All columns of a data set's index."""
-    with open_file(source.root / INDEX) as file:
+    with open_file(source.root / source.manifest.index_name) as file:
         names = sorted(file["index"])
         return {name: read_array(file, f"index/{name}", source.manifest.index_bytes) for name in names}

@@ -7,6 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
+from ..format.regular import regular
+
 
 def file_sha256(path: Path) -> str:
     """sha256 of a file; of a folder, of the sorted lines ``relative/path sha256`` of its files."""
@@ -14,7 +16,7 @@ def file_sha256(path: Path) -> str:
         files = sorted(p for p in path.rglob("*") if p.is_file())
         lines = [f"{p.relative_to(path).as_posix()} {file_sha256(p)}\n" for p in files]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
-    with path.open("rb") as file:
+    with regular(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..format.hdf5 import create, write_arrays
-from ..format.manifest import INDEX, Manifest, write_manifest
+from ..format.manifest import Manifest, write_manifest
 from ..format.table import ARRAYS, BlockTable
 from .files import file_sha256, size_of
 
@@ -27,7 +27,7 @@ def write_frame(
     folder: Path, manifest: Manifest, columns: Mapping[str, NDArray[Any]], tables: Sequence[BlockTable]
 ) -> Manifest:
     """Write index and manifest into a folder of shards; the manifest returned knows the index."""
-    index = folder / INDEX
+    index = folder / manifest.index_name
     write_index(index, columns, tables)
     manifest = replace(manifest, index_sha256=file_sha256(index), index_bytes=size_of(index))
     write_manifest(folder, manifest)

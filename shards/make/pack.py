@@ -82,7 +82,7 @@ def pack(
     made = split(facts, rule)
     kin = made.groups if made.record["n_groups"] < len(facts) else kin_of(facts)
     making = {"seed": rule.seed, "split": made.record, "seen": total, **aside}
-    source = _Source(readers, found, max(memory // COPIES, 1))
+    source = PartSource(readers, found, max(memory // COPIES, 1))
     size = block_size or block_size_for(len(facts))
     with (
         DatasetWriter(out, container=container, block_size=size, shard_bytes=shard_bytes, codec=codec,
@@ -137,7 +137,7 @@ def kin_of(facts: Facts) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class PartSource:
     """Complexes of the parts, by their numbers in the survey."""
 
     readers: Sequence[BlockReader]

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from ..complex import FIELDS
 from ..console import Progress
-from ..errors import FormatError, UsageError
+from ..errors import UsageError
 from ..format.block import Block
+from ..format.manifest import MANIFEST, read_manifest
 from ..format.records import texts_of
 from ..read.blocks import BlockReader
 from .rule import Facts
@@ -92,8 +93,10 @@ def _files_of(path: Path) -> list[Path]:
     if path.suffix in (".h5", ".zarr"):
         return [path]
     if path.is_dir():
+        if (path / MANIFEST).exists():
+            return [path / shard.name for shard in read_manifest(path).shards]
         inside = path / "parts" if (path / "parts").is_dir() else path
-        found = sorted(f for f in inside.iterdir() if f.suffix in (".h5", ".zarr") and f.name != "index.h5")
+        found = sorted(f for f in inside.iterdir() if f.suffix in (".h5", ".zarr"))
         if found:
             return found
         raise UsageError(f"{inside} holds no part (*.h5); run holoshard ingest with --out {path} first")
@@ -169,8 +172,8 @@ def digests(block: Block) -> Iterator[bytes]:
         yield digest.digest()
 
 
-def distinct(found: Survey) -> tuple[NDArray[np.int64], dict[str, int]]:
-    """Choose one of each complex, and count what is left aside.
+def distinct(found: Survey, before: Survey | None = None) -> tuple[NDArray[np.int64], dict[str, int]]:
+    """Choose one of each complex, and count what is left aside; what there was ``before`` has its place.
 
     Of complexes with one id the one of smallest digest stays, of those with one content the one of
     smallest id: neither depends on how they were cut into parts.
@@ -182,9 +185,13 @@ def distinct(found: Survey) -> tuple[NDArray[np.int64], dict[str, int]]:
     """
     order = sorted(range(len(found)), key=lambda i: (found.ids[i], found.digests[i]))
     counts = {"same_id": 0, "id_conflicts": 0, "same_content": 0}
-    chosen, contents = list[int](), set[bytes]()
+    chosen, contents = list[int](), set[bytes](before.digests if before else ())
+    known = dict(zip(before.ids, before.digests, strict=True)) if before else {}
     last: int | None = None
     for i in order:
+        if found.ids[i] in known:
+            counts["same_id" if known[found.ids[i]] == found.digests[i] else "id_conflicts"] += 1
+            continue
         if last is not None and found.ids[i] == found.ids[last]:
             counts["same_id" if found.digests[i] == found.digests[last] else "id_conflicts"] += 1
             continue
@@ -196,6 +203,4 @@ def distinct(found: Survey) -> tuple[NDArray[np.int64], dict[str, int]]:
         chosen.append(i)
     if counts["id_conflicts"]:
         log.warning("%d complexes left aside: their id belongs to another complex", counts["id_conflicts"])
-    if not chosen:
-        raise FormatError("the parts hold no complex; see summary.json of the ingest for what was refused")
     return np.array(chosen, np.int64), counts

@@ -16,7 +16,6 @@ from ..complex import VOCABULARIES
 from ..console import progress
 from ..errors import FormatError
 from ..format.block import Block
-from ..format.manifest import INDEX
 from ..format.records import texts_of
 from ..format.table import crc32
 from ..read.blocks import BlockReader
@@ -108,7 +107,7 @@ def _file_jobs(dataset: Dataset) -> list[tuple[str, str, int | None]]:
         return []
     manifest = dataset.manifest
     shards: list[tuple[str, str, int | None]] = [(s.name, s.sha256, i) for i, s in enumerate(manifest.shards)]
-    return [(INDEX, manifest.index_sha256, None), *shards]
+    return [(manifest.index_name, manifest.index_sha256, None), *shards]
 
 
 def _check_file(dataset: Dataset, name: str, sha256: str, shard: int | None) -> Damage | None:

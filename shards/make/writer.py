@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -17,17 +16,19 @@ from ..format.codec import Codecs, codecs_named
 from ..format.container import container_named
 from ..format.hdf5 import sync
 from ..format.layout import BLOCK_SIZE, Layout
-from ..format.manifest import Manifest, ShardInfo
+from ..format.manifest import Manifest, ShardInfo, index_name
 from ..format.records import stack
 from ..format.table import BlockTable
 from ..read.source import Source, open_source
 from .check import check
 from .convert import index_arrays
-from .files import file_sha256, link_or_copy, size_of
+from .files import file_sha256, size_of
 from .finish import write_frame
+from .generations import STAGE, commit
 from .index import IndexColumns
+from .owner import release
 from .spool import ShardSpool
-from .staging import begin, finish
+from .staging import begin, claimed, finish
 
 SHARD_BYTES: Final = 256 << 20
 
@@ -87,8 +88,8 @@ class DatasetWriter:
     fields : key -> field of all blocks to come, if known; spares packing a shard twice when a later
         block has a wider or an additional column
     making : plain data for the manifest: seed, split method and so on
-    extend : a data set whose shards come first, linked or copied, none of them rewritten; container and
-        block size are then its own, and splits that it has get more shards. May be ``out`` itself
+    extend : ``out`` is a data set that gets a further generation; container and block size are its own,
+        splits that it has get more shards, and none of its files is written again
     threads : that pack columns; the bytes do not depend on it
     """
 
@@ -102,23 +103,23 @@ class DatasetWriter:
         codec: str = "blosc",
         fields: Mapping[str, Field] | None = None,
         making: Mapping[str, Any] | None = None,
-        extend: Path | None = None,
+        extend: bool = False,
         threads: int | None = None,
     ) -> None:
         self.out, self.container = Path(out), container_named(container)
         self.block_size, self.shard_bytes, self.codecs = block_size, shard_bytes, codecs_named(codec)
         self.fields, self.making = fields, dict(making or {})
         self.threads = threads or os.cpu_count() or 1
-        old = None if extend is None else open_source(Path(extend))
-        self._folder = begin(self.out)
+        self._old = open_source(self.out) if extend else None
+        self._folder = self.out / f"{STAGE}{os.getpid()}" if extend else begin(self.out)
         self._shards: list[ShardInfo] = []
         self._tables: list[BlockTable] = []
         self._layouts: list[Layout] = []
         self._index = IndexColumns()
         self._typical: Layout | None = None  # cut for a full block, so it fits the next shard too
         self._written: set[str] = set()
-        if old is not None:
-            self._extend(old)
+        if self._old is not None:
+            self._extend(self._old)
 
     def __enter__(self) -> DatasetWriter:
         return self
@@ -126,7 +127,7 @@ class DatasetWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        release(self._folder)
 
     def write(self, split: str, blocks: Iterable[Block]) -> None:
         """Write raw blocks of any size as shards ``<split>-00000`` and on; once for each split."""
@@ -158,8 +159,17 @@ class DatasetWriter:
             making=self.making, statistics=self._index.statistics(self._shards),
         )  # fmt: skip
         columns = self._index.arrays(self._shards, self.block_size)
-        manifest = write_frame(self._folder, manifest, columns, self._tables)
-        finish(self._folder, self.out)
+        if self._old is not None:
+            before = self._old.manifest
+            number = before.generation + 1
+            manifest = replace(
+                manifest, generation=number, parent=before.fingerprint, index_name=index_name(number)
+            )
+            manifest = write_frame(self._folder, manifest, columns, self._tables)
+            commit(self._folder, self.out, before.generation)
+        else:
+            manifest = write_frame(self._folder, manifest, columns, self._tables)
+            finish(self._folder, self.out)
         return manifest
 
     def _extend(self, old: Source) -> None:
@@ -167,13 +177,12 @@ class DatasetWriter:
         manifest = old.manifest
         if not old.has_index:
             raise UsageError(f"{old.root} has no index; only a data set folder can be extended")
+        claimed(self._folder)
         self.container, self.block_size = old.container, manifest.block_size
         self.making = {**manifest.making, **self.making}
         self._shards, self._layouts = list(manifest.shards), list(manifest.layouts)
         self._tables = [old.places(i).table for i in range(len(manifest.shards))]
         self._index.load(index_arrays(old), manifest.statistics)
-        for shard in manifest.shards:
-            link_or_copy(old.root / shard.name, self._folder / shard.name)
 
     def _close(self, spool: ShardSpool, split: str, number: int) -> None:
         path = self._folder / f"{split}-{number:05d}{self.container.suffix}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..errors import FormatError, MissingExtraError, UsageError
-from ..format.manifest import INDEX, MANIFEST, MAX_MANIFEST_BYTES, parse_manifest
+from ..format.manifest import MANIFEST, MAX_MANIFEST_BYTES, parse_manifest
 from .fetch import Fetch
 from .source import Source
 
@@ -35,12 +35,13 @@ def open_remote(address: str, fetch: Fetch) -> Source:
     folder = tempfile.mkdtemp(prefix="holoshard-")
     text = bytes(fetch(f"{address}/{MANIFEST}", 0, MAX_MANIFEST_BYTES))
     manifest = parse_manifest(text, f"{address}/{MANIFEST}")
-    index = bytes(fetch(f"{address}/{INDEX}", 0, manifest.index_bytes))
+    name = manifest.index_name
+    index = bytes(fetch(f"{address}/{name}", 0, manifest.index_bytes))
     if len(index) != manifest.index_bytes:
         raise FormatError(
-            f"{address}/{INDEX} has {len(index)} bytes, the manifest says {manifest.index_bytes}"
+            f"{address}/{name} has {len(index)} bytes, the manifest says {manifest.index_bytes}"
         )
-    (Path(folder) / INDEX).write_bytes(index)
+    (Path(folder) / name).write_bytes(index)
     source = Source(Path(folder), manifest, address=address)
     weakref.finalize(source, _remove, folder)
     return source

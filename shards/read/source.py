@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import FormatError, UsageError
 from ..format.container import Container, container_named, container_of
-from ..format.manifest import INDEX, Manifest, ShardInfo, read_manifest
+from ..format.manifest import MANIFEST, Manifest, ShardInfo, is_manifest, read_manifest
 from ..format.table import BlockTable, Places, place
 from .index import IndexFile
 
@@ -67,7 +67,7 @@ class Source:
 
     @property
     def _index(self) -> IndexFile:
-        return IndexFile(self.root / INDEX, self.manifest)
+        return IndexFile(self.root / self.manifest.index_name, self.manifest)
 
     def _read_places(self, shard: int) -> Places:
         info = self.manifest.shards[shard]
@@ -95,14 +95,15 @@ class Source:
 
 
 def open_source(path: Path, check_sizes: bool = True) -> Source:
-    """A data set folder, or one shard or part file alone.
+    """A data set folder, an earlier generation of it by its manifest's file, or one shard or part alone.
 
     ``check_sizes`` looks whether every shard is there with the size that the manifest says.
     """
     if not path.exists():
         raise UsageError(f"{path} does not exist; give the folder of a data set or one shard file")
-    if path.is_dir() and not (path / "zarr.json").exists():
-        source = Source(path, read_manifest(path))
+    if is_manifest(path) or (path.is_dir() and not (path / "zarr.json").exists()):
+        folder, name = (path, MANIFEST) if path.is_dir() else (path.parent, path.name)
+        source = Source(folder, read_manifest(folder, name))
         if check_sizes:
             _check_sizes(source)
         return source

@@ -316,27 +316,29 @@ def test_settings_of_others_do_not_change_the_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("container", ["hdf5", "zarr"])
-@pytest.mark.parametrize("where", ["same folder", "another folder"])
-def test_a_data_set_is_extended_without_rewriting(tmp_path, container, where):
+def test_a_data_set_is_extended_without_rewriting(tmp_path, container):
     complexes = list(random_complexes(60))
     own = [
         replace(c, extra={"complex/score": np.float32(1)}) for c in random_complexes(50, seed=1, prefix="d")
     ]
-    old = write_dataset(tmp_path / "a", complexes, container=container, making={"seed": 3})
-    inodes = {
-        p.relative_to(tmp_path / "a"): p.stat().st_ino for p in (tmp_path / "a").rglob("*") if p.is_file()
-    }
-    out = tmp_path / ("a" if where == "same folder" else "b")
-    with DatasetWriter(out, extend=tmp_path / "a", making={"added": 50}) as writer:
+    out = tmp_path / "a"
+    old = write_dataset(out, complexes, container=container, making={"seed": 3})
+    files = {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in out.rglob("*") if p.is_file()}
+    before = {p: p.read_bytes() for p in files}
+    with DatasetWriter(out, extend=True, making={"added": 50}) as writer:
         writer.write("train", [stack(own[:30])])
         writer.write("valid", [stack(own[30:])])
         manifest = writer.finish()
     assert manifest.shards[: len(old.shards)] == old.shards
     assert manifest.making == {"seed": 3, "added": 50}
     assert manifest.splits == {"train": 75, "test": 15, "valid": 20}
-    for shard in old.shards:
-        for path in (p for p in [out / shard.name, *(out / shard.name).rglob("*")] if p.is_file()):
-            assert path.stat().st_ino == inodes[path.relative_to(out)]
+    for path, data in before.items():
+        if path.name == "manifest.json":
+            assert (out / "manifest.1.json").read_bytes() == data
+        else:
+            assert (path.stat().st_ino, path.stat().st_mtime_ns) == files[path]
+            assert path.read_bytes() == data
+    assert (manifest.generation, manifest.parent, manifest.index_name) == (2, old.fingerprint, "index-2.h5")
     dataset = open_dataset(out)
     found = {c.id: c for c in dataset}
     for c in complexes:
@@ -353,7 +355,7 @@ def test_a_data_set_is_extended_without_rewriting(tmp_path, container, where):
 def test_extending_by_an_id_that_is_there_is_refused(tmp_path):
     complexes = list(random_complexes(20))
     write_dataset(tmp_path / "set", complexes)
-    with DatasetWriter(tmp_path / "set", extend=tmp_path / "set") as writer:
+    with DatasetWriter(tmp_path / "set", extend=True) as writer:
         writer.write("train", [stack(complexes[3:4])])
         with pytest.raises(FormatError, match="'c00003' comes twice"):
             writer.finish()
@@ -388,7 +390,7 @@ def test_statistics_of_coordinates_are_those_of_the_data(tmp_path):
     with DatasetWriter(tmp_path / "a") as writer:
         writer.write("train", [stack(half[0])])
         writer.finish()
-    with DatasetWriter(tmp_path / "a", extend=tmp_path / "a") as writer:
+    with DatasetWriter(tmp_path / "a", extend=True) as writer:
         writer.write("train", [stack(half[1])])
         grown = writer.finish()
     with DatasetWriter(tmp_path / "b") as writer:

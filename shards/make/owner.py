@@ -1,0 +1,68 @@
+"""Whose a temporary folder is, and whether that process still lives: what a kill left can then go.
+
+Beside a temporary folder ``X`` lies ``X.owner``, with the machine and the process that made it. It is stale
+if it names this machine, and no such process is running; those of other machines are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+from pathlib import Path
+from typing import Final
+
+SUFFIX: Final = ".owner"
+
+
+def claim(folder: Path) -> None:
+    """Say that this process makes ``folder``."""
+    _note(folder).write_text(json.dumps({"machine": _machine(), "process": _process(os.getpid())}))
+
+
+def release(folder: Path) -> None:
+    """Remove the folder, if it is still there, and what says whose it was."""
+    shutil.rmtree(folder, ignore_errors=True)
+    _note(folder).unlink(missing_ok=True)
+
+
+def stale(parent: Path, start: str) -> list[Path]:
+    """Folders in ``parent`` of the name ``start`` and a number whose process on this machine is gone."""
+    names = sorted(p.name for p in parent.iterdir()) if parent.is_dir() else []
+    ours = [n for n in names if re.fullmatch(re.escape(start) + "[0-9]+" + re.escape(SUFFIX), n)]
+    return [parent / n.removesuffix(SUFFIX) for n in ours if _gone(parent / n)]
+
+
+def _note(folder: Path) -> Path:
+    return folder.with_name(folder.name + SUFFIX)
+
+
+def _gone(note: Path) -> bool:
+    try:
+        told = json.loads(note.read_bytes())
+        number, started = told["process"]
+        return bool(told["machine"] == _machine() and _process(int(number)) != [number, started])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _machine() -> str:
+    """Name and boot of this machine: after a restart all processes are gone."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return f"{socket.gethostname()} {boot.read_text().strip() if boot.exists() else ''}"
+
+
+def _process(number: int) -> list[int]:
+    """The process and when it began, which tells it from a later one of that number; 0 if it is gone."""
+    try:
+        os.kill(number, 0)
+        text = Path(f"/proc/{number}/stat").read_text()
+        return [number, int(text.rpartition(")")[2].split()[19])]  # field 22 of proc(5), starttime
+    except ProcessLookupError:
+        return [number, 0]
+    except PermissionError:
+        return [number, 1]
+    except OSError:  # a system without /proc
+        return [number, 1]
