@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import logging
 import os
@@ -26,17 +25,18 @@ OUTPUT = Output()
 
 
 def train(
-    config: Path,
+    config: Path | None = None,
     *settings: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
     out: Path | None = None,
     nodes: int = 1,
     per_node: int = 1,
+    keys: Annotated[bool, Parameter(negative="")] = False,
     output: Annotated[Output, Parameter(name="*")] = OUTPUT,
 ) -> dict[str, Any]:
     """Train a model as a TOML file says, or go on where the run in --out stopped.
 
-    Every key of the file can be given as --table.key VALUE, which goes before the file. The file that is
-    written to the run's folder, config.toml, has them all.
+    Every key of the file can be given as --table.key VALUE, which goes before the file; --keys lists them.
+    The file that is written to the run's folder, config.toml, has them all.
 
     Examples::
         holoshard train configs/sample.toml --data.path data/shards --out runs/first
@@ -44,6 +44,8 @@ def train(
         holoshard train configs/real.toml --data.inputs ligand --seed 1 --out runs/ligand-1
 
         holoshard train configs/sample.toml --nodes 4
+
+        holoshard train --keys
 
     Parameters
     ----------
@@ -55,7 +57,17 @@ def train(
         Start so many processes here, each as one node.
     per_node
         Processes on each node.
+    keys
+        List every key of a configuration with its default and meaning, and do nothing else.
     """
+    if keys:
+        from .keys import keys as all_keys
+        from .keys import listing
+
+        print(listing())
+        return {"keys": {key.name: key.default for key in all_keys()}}
+    if config is None:
+        raise UsageError("no configuration is named; start from one of configs/*.toml")
     checked = load_config(config, settings)
     folder = out if out is not None else Path("runs") / config.stem
     size = nodes * per_node
@@ -101,6 +113,7 @@ def evaluate(
     split: str = "test",
     dataset: Path | None = None,
     baselines: bool = False,
+    against: list[Path] | None = None,
     report: bool = True,
     output: Annotated[Output, Parameter(name="*")] = OUTPUT,
 ) -> dict[str, Any]:
@@ -110,6 +123,8 @@ def evaluate(
         holoshard eval runs/first
 
         holoshard eval runs/first --split valid --baselines
+
+        holoshard eval runs/first --against runs/ligand-1
 
     Parameters
     ----------
@@ -121,13 +136,15 @@ def evaluate(
         Judge on another data set than the one that was trained on.
     baselines
         Fit simpler predictors on the training split, and compare with them.
+    against
+        Other runs that were evaluated on the same split: differences pair by pair, on the same resamples.
     report
         Write report.html into the run's folder.
     """
     from .judge.evaluate import evaluate as judge
     from .judge.evaluate import table_of
 
-    result = judge(run, split, dataset, baselines=baselines)
+    result = judge(run, split, dataset, baselines=baselines, against=against or ())
     print(table_of(result))
     if report:
         from .judge.report import write_report
@@ -148,18 +165,22 @@ def predict(
 ) -> dict[str, Any]:
     """Predict the pK of every complex of a data set, to a CSV file.
 
-    New structures become a data set by `holoshard ingest`; a single part of its output will do. The columns
-    are id and pk; from a model with model.uncertainty also low and high, a 95 % interval.
+    New structures go through `holoshard ingest` first; the folder that it writes is enough. The columns are
+    id and pk; from a model with model.uncertainty also low and high, a 95 % interval.
 
     Examples::
-        holoshard predict runs/first data/ingested/parts/part-0.h5 --out predictions.csv
+        holoshard predict runs/first data/shards --split test --out predictions.csv
+
+        holoshard ingest new-structures/ --out data/new
+
+        holoshard predict runs/first data/new --out predictions.csv
 
     Parameters
     ----------
     run
         Folder of a run, or a model file such as its best.safetensors.
     dataset
-        Data set folder, or a single part or shard.
+        Data set folder, the --out folder of ingest, a folder of parts, or a single part or shard.
     out
         The CSV file to write.
     split
@@ -167,27 +188,13 @@ def predict(
     device
         cpu or cuda.
     """
-    from ..shards.read.dataset import open_dataset
+    from .answers import write_answers
     from .predictor import Predictor
 
-    if split is not None and not open_dataset(dataset).splits.get(split):
-        raise UsageError(
-            f"{dataset} has no split {split!r}; it has {', '.join(open_dataset(dataset).splits)}"
-        )
-    predictor, opened = Predictor.load(run, device), open_dataset(dataset)
-    found = predictor.predict(opened, split)
-    ids = opened.ids()
-    partial = out.with_name(f".{out.name}.partial")
-    with partial.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["id", "pk"] if found.sd is None else ["id", "pk", "low", "high"])
-        for i, row in enumerate(found.index):
-            pk, half = found.pk[i], 0.0 if found.sd is None else 1.96 * found.sd[i]
-            interval = [] if found.sd is None else [f"{pk - half:.4f}", f"{pk + half:.4f}"]
-            writer.writerow([ids[row], f"{pk:.4f}", *interval])
-    os.replace(partial, out)
-    print(f"{len(found.index)} predictions: {out}")
-    return {"n": len(found.index), "out": str(out), "step": predictor.step}
+    predictor = Predictor.load(run, device)
+    n = write_answers(predictor, dataset, out, split)
+    print(f"{n} predictions: {out}")
+    return {"n": n, "out": str(out), "step": predictor.step}
 
 
 def prune(

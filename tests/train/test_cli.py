@@ -10,7 +10,8 @@ from worlds import config, metrics
 
 from holoshard.__main__ import main
 from holoshard.shards.read.dataset import open_dataset
-from holoshard.train.configfile import load_config
+from holoshard.train.configfile import dotted_keys, load_config
+from holoshard.train.keys import keys
 from holoshard.train.predictor import Predictor
 
 
@@ -109,3 +110,51 @@ def test_eval_judges_and_reports(run, capsys):
     assert (run / "report.html").is_file()
     for name in ("predictions-test.csv", "evaluation-test.json", "report.html"):
         (run / name).unlink()
+
+
+def test_predict_reads_what_ingest_leaves(run, shards, tmp_path, capsys):
+    parts = shards.parent / "parts"
+    (tmp_path / "ingested" / "parts").mkdir(parents=True)
+    for name in ("part-a.h5", "part-b.h5"):
+        (tmp_path / "ingested" / "parts" / name).write_bytes((parts / "part-0.h5").read_bytes())
+    (tmp_path / "ingested" / "summary.json").write_text("{}")
+    rows = {}
+    for source in (parts / "part-0.h5", parts, tmp_path / "ingested"):
+        assert main(["predict", str(run), str(source), "--out", str(tmp_path / "p.csv")]) == 0
+        rows[source] = (tmp_path / "p.csv").read_text().splitlines()
+    one, folder, ingested = rows.values()
+    assert one == folder
+    assert len(one) == 97
+    assert ingested == [*one, *one[1:]]
+    assert main(["predict", str(run), str(tmp_path / "none"), "--out", str(tmp_path / "q.csv")]) == 2
+    assert not (tmp_path / "q.csv").exists()
+
+
+def test_eval_against_another_run(run, tmp_path, capsys):
+    assert main(["eval", str(run), "--no-report", "--against", str(tmp_path)]) == 2
+    assert "write them with: holoshard eval" in capsys.readouterr().err
+    (tmp_path / "other").mkdir()
+    text = (run / "predictions-test.csv").read_text() if (run / "predictions-test.csv").is_file() else ""
+    if not text:
+        assert main(["eval", str(run), "--no-report"]) == 0
+        text = (run / "predictions-test.csv").read_text()
+    (tmp_path / "other" / "predictions-test.csv").write_text(text)
+    capsys.readouterr()
+    assert main(["eval", str(run), "--no-report", "--against", str(tmp_path / "other"), "--json"]) == 0
+    found = last_line(capsys)["against"]["other"]
+    assert found["rmse"] > 0
+    assert abs(found["difference"]["rmse"]) < 1e-5  # the CSV keeps six decimals
+    for name in ("predictions-test.csv", "evaluation-test.json"):
+        (run / name).unlink()
+
+
+def test_every_key_is_listed_with_its_meaning(capsys):
+    assert main(["train", "--keys"]) == 0
+    text = capsys.readouterr().out
+    found = {key.name: key for key in keys()}
+    assert set(found) == set(dotted_keys())
+    assert all(len(key.meaning) > 10 for key in found.values())
+    assert found["optimizer.clip"].default == "1.0"
+    assert found["loss.kind"].choices == ('"huber"', '"mse"')
+    assert '[loss]\nkind = "huber"  ("huber" | "mse")\n    huber is linear beyond delta.\n' in text
+    assert main(["train"]) == 2
