@@ -115,3 +115,12 @@ def text_of(found: dict[str, Any]) -> str:
         for way, counts in found["bytes"].items()
     ]
     return "\n".join(lines)
+
+
+def crossing_seconds(topology: Topology, counts: Bytes, bytes_per_s: float) -> float:
+    """Time that what crosses takes on the links of the racks, each as fast as `bytes_per_s` either way.
+
+    Racks of one size send alike, so that the links work at the same time.
+    """
+    racks = len({place.rack for place in topology.places})
+    return counts["cross"] / racks / bytes_per_s if racks > 1 else 0.0

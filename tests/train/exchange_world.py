@@ -21,7 +21,7 @@ class Wire:
         self.bytes = 0
         for name, count in (
             ("all_to_all_single", lambda out, rows, group: rows.nbytes * (len(rows) - 1) / len(rows)),
-            ("all_gather_into_tensor", lambda out, row, group: out.nbytes - row.nbytes),
+            ("all_gather_single", lambda out, row, group: out.nbytes - row.nbytes),
             ("all_reduce", lambda values, group: values.nbytes * 2 * (group.size() - 1) / group.size()),
         ):
             self.wrap(monkey, name, count)

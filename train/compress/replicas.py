@@ -49,5 +49,5 @@ class GroupReplicas:
     def collect(self, row: Tensor) -> Tensor:
         """One all-gather."""
         rows = row.new_empty(self.size * len(row))  # gloo wants one row, not several
-        dist.all_gather_into_tensor(rows, row, group=self.group)
+        dist.all_gather_single(rows, row, group=self.group)
         return rows.view(self.size, -1)

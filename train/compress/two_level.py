@@ -43,7 +43,7 @@ class TwoLevelReplicas(GroupReplicas):
         k, n = self.rack.size, values.numel()
         padded = torch.nn.functional.pad(values.reshape(-1), (0, -n % k))
         piece = padded.new_empty(padded.numel() // k)
-        dist.reduce_scatter_tensor(piece, padded, group=self.rack.group)
+        dist.reduce_scatter_single(piece, padded, group=self.rack.group)
         return piece
 
 
