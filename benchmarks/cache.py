@@ -10,13 +10,15 @@ data set; without it the embedded sample is made, and repeated until there are n
 A share of waiting is the time in which readers have no batch over all their time. Readers ask for the bytes
 of the stream's plan when the stream would, but do not decode them: 128 readers in one process would wait
 for each other's arithmetic. ``iowait_floor`` is what remains of that, with no server at all.
+
+``warm_overhead`` and ``decoded_saves`` are of CPU time: of a stream through a warm node tier, and through a
+tier of decoded blocks, against one that reads the shards from the page cache.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import random
 import tempfile
@@ -25,17 +27,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from hit_ratios import hit_ratios
+from slow_server import Mounted, Server
 
-from holoshard.cache.advise import UNITS, hit_ratio, orders
+from holoshard.cache.decoded import Decoded
 from holoshard.cache.disk import DiskTier
 from holoshard.cache.extents import Extents, read_extents
-from holoshard.cache.prefetch import Prefetcher, Range
+from holoshard.cache.memory import MemoryTier
+from holoshard.cache.prefetch import Prefetcher
 from holoshard.cache.source import PosixSource
+from holoshard.cache.tier import Range
 from holoshard.cache.tiered import TieredCache
 from holoshard.shards.make.writer import DatasetWriter
 from holoshard.shards.read.ahead import ReadAhead
@@ -50,74 +55,17 @@ MOST_FILES = 4096
 SMALL_BYTES = 20_000  # a structure and a ligand as text files
 
 
-@dataclass
-class Server:
-    """What a parallel file system costs its clients, in a process.
+class Node:
+    """A node's view of the server: opening a file costs once, reading each time.
 
     Attributes
     ----------
-    meta, reads : operations so far
+    blocks : fetched so far, by file and offset; each as often as it was fetched
     """
 
-    open_s: float = 0.001
-    read_s: float = 0.001
-    bytes_per_s: float = 500e6
-    meta: int = 0
-    reads: int = 0
-    free_at: float = 0.0
-    mds: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(2))
-    oss: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(16))
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def opened(self) -> None:
-        """A lookup and an open."""
-        for _ in range(2):
-            with self.mds:
-                time.sleep(self.open_s)
-        with self.lock:
-            self.meta += 2
-
-    def read(self, length: int) -> None:
-        """Requests of at most 1 MiB."""
-        for _ in range(max(1, math.ceil(length / (1 << 20)))):
-            with self.oss:
-                time.sleep(self.read_s)
-            with self.lock:
-                self.reads += 1
-        with self.lock:
-            self.free_at = max(self.free_at, time.perf_counter()) + length / self.bytes_per_s
-            rest = self.free_at - time.perf_counter()
-        time.sleep(max(rest, 0))
-
-    def counts(self) -> tuple[int, int]:
-        """Metadata and read operations."""
-        return self.meta, self.reads
-
-
-class Mounted(Server):
-    """A slow file system that is mounted: it makes us wait itself, and counts in an extended attribute."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path = path
-
-    def opened(self) -> None:
-        """Nothing to add."""
-
-    def read(self, length: int) -> None:
-        """Nothing to add."""
-
-    def counts(self) -> tuple[int, int]:
-        """Metadata and read operations."""
-        words = dict(w.split("=") for w in os.getxattr(self.path, "user.slowfs").decode().split())
-        return int(words["meta"]), int(words["read"])
-
-
-class Node:
-    """A node's view of the server: opening a file costs once, reading each time."""
-
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, extents: Extents) -> None:
         self.server, self.files, self.source = server, set[str](), PosixSource()
+        self.starts = {f"{extents.root}/{name}": rows[:, 0] for name, rows in extents.files.items()}
         self.lock = threading.Lock()
         self.blocks: list[tuple[str, int]] = []
 
@@ -126,11 +74,17 @@ class Node:
         with self.lock:
             new = path not in self.files
             self.files.add(path)
-            self.blocks.append((path, offset))
+            first, last = np.searchsorted(self.starts[path], [offset, offset + length - 1], side="right")
+            self.blocks += [(path, start) for start in self.starts[path][first - 1 : last].tolist()]
         if new:
             self.server.opened()
         self.server.read(length)
         return self.source(path, offset, length)
+
+
+def nodes(server: Server, extents: Extents) -> list[Node]:
+    """A node's view each."""
+    return [Node(server, extents) for _ in range(NODES)]
 
 
 def waiting(batches: list[Iterable[int]]) -> float:
@@ -224,9 +178,8 @@ def steps(windows: Plan, fetch: Callable[..., Any]) -> Iterator[int]:
 
 def behind_tiers(plans: list[list[Plan]], extents: Extents, server: Server, folder: Path) -> dict[str, float]:
     """Two epochs through a node tier that holds a node's part, with reading ahead."""
-    nodes = [Node(server) for _ in range(NODES)]
-    caches = []
-    for i, node in enumerate(nodes):
+    mounts, caches = nodes(server, extents), []
+    for i, node in enumerate(mounts):
         (folder / f"nvme{i}").mkdir()
         tier = DiskTier(folder / f"nvme{i}", 2 * extents.n_bytes)
         caches.append(TieredCache([tier], node, extents=extents))
@@ -246,57 +199,28 @@ def behind_tiers(plans: list[list[Plan]], extents: Extents, server: Server, fold
         ]
         first = epoch(plans[0], list(ahead))
         then = epoch(plans[1], list(ahead))
-    fetched = sum(len(node.blocks) for node in nodes)
-    needed = sum(len(set(node.blocks)) for node in nodes)
+    fetched = sum(len(node.blocks) for node in mounts)
+    needed = sum(len(set(node.blocks)) for node in mounts)
     for cache in caches:
         cache.close()
     return {"iowait_first_epoch": first, "iowait_tiers": then, "fetches_per_block_node": fetched / needed}
 
 
-def hit_ratios() -> dict[str, float]:
-    """Of never evicting beside the optimum c, and of clairvoyance beside Belady's rule written plainly."""
-    uniform = orders(1, "global")
-    of_optimum = min(hit_ratio(uniform, int(c * UNITS), "never") / c for c in (0.1, 0.25, 0.5, 0.75, 0.9))
-    weighted = orders(1, "global", zipf=0.8)
-    print("hit ratio at c        never     lru  c+(1-c)ln(1-c)")
-    for c in (0.1, 0.25, 0.5, 0.75, 0.9):
-        lru = c + (1 - c) * math.log(1 - c)
-        found = [hit_ratio(uniform, int(c * UNITS), p) for p in ("never", "lru")]
-        print(f"  uniform {c:8.2f}  {found[0]:9.3f}{found[1]:8.3f}{lru:12.3f}")
-    row = {p: hit_ratio(weighted, UNITS // 10, p) for p in ("never", "lru", "clairvoyant")}
-    best = belady(weighted.tolist(), UNITS // 10)
-    print(f"  Zipf 0.8, 0.10  {row['never']:11.3f}{row['lru']:8.3f}; clairvoyant {row['clairvoyant']:.3f}, "
-          f"Belady {best:.3f}")  # fmt: skip
-    return {"hit_of_optimum": of_optimum, "hit_of_belady": row["clairvoyant"] / best}
-
-
-def belady(trace: list[int], capacity: int) -> float:
-    """Hit ratio of the second half of a trace when whoever is needed last leaves, or does not come in."""
-    following, last = [math.inf] * len(trace), dict[int, int]()
-    for i in reversed(range(len(trace))):
-        following[i], last[trace[i]] = last.get(trace[i], math.inf), i
-    held, hits = dict[int, float](), 0
-    for i, name in enumerate(trace):
-        hits += name in held and i >= len(trace) // 2
-        held[name] = following[i]
-        if len(held) > capacity:
-            del held[max(held, key=held.__getitem__)]
-    return hits / (len(trace) - len(trace) // 2)
-
-
-def warm_overhead(dataset: Dataset, extents: Extents, folder: Path, repeats: int) -> float:
+def warm(dataset: Dataset, extents: Extents, folder: Path, repeats: int) -> dict[str, float]:
     """CPU time of a stream that a warm tier serves over one that reads the shards; both in page cache."""
     (folder / "warm").mkdir()
     cache = TieredCache([DiskTier(folder / "warm", 2 * extents.n_bytes)], extents=extents)
+    keep = Decoded(MemoryTier(16 * extents.n_bytes), extents.dataset)
 
-    def once(fetch: Any) -> float:
+    def once(**how: Any) -> float:
         start = time.process_time()
-        for _ in dataset.stream("train", 64, threads=0, fetch=fetch):
+        for _ in dataset.stream("train", 64, threads=0, **how):
             pass
         return time.process_time() - start
 
-    pairs = [(once(cache), once(None)) for _ in range(repeats + 1)][1:]
-    return float(np.median([a / b for a, b in pairs])) - 1
+    rows = [(once(fetch=cache), once(), once(keep=keep)) for _ in range(repeats + 1)][1:]
+    tier, decoded = (float(np.median([row[i] / row[1] for row in rows])) for i in (0, 2))
+    return {"warm_overhead": tier - 1, "decoded_saves": 1 - decoded}
 
 
 def main() -> None:
@@ -323,7 +247,7 @@ def main() -> None:
         runs: dict[str, Callable[[], Any]] = {
             "small files": lambda: {"iowait_small_files": small_files(server, n, far / "small")},
             "shards": lambda: {"iowait_shards": epoch(
-                plans[0], [node for node in [Node(server) for _ in range(NODES)] for _ in range(READERS)])},
+                plans[0], [node for node in nodes(server, extents) for _ in range(READERS)])},
             "tiers": lambda: behind_tiers(plans, extents, server, folder),
             "no server": lambda: {"iowait_floor": epoch(plans[1], [PosixSource()] * (NODES * READERS))},
         }  # fmt: skip
@@ -334,7 +258,7 @@ def main() -> None:
             found |= told
             words = ", ".join(f"{k} {v:.4f}" for k, v in told.items())
             print(f"{what:12s} {words}; metadata {meta}, reads {reads}", flush=True)
-        found["warm_overhead"] = warm_overhead(dataset, extents, folder, 2 if options.quick else 9)
+        found |= warm(dataset, extents, folder, 2 if options.quick else 9)
     print(", ".join(f"{k} {v:.4f}" for k, v in found.items()))
     if options.json:
         print(json.dumps({k: round(v, 4) for k, v in found.items()}))

@@ -121,10 +121,11 @@ def _text(data_bytes: int, largest: int, nodes: int, ratios: dict[tuple[str, str
         row = [ratios[name, p] for p in ("never", "lru", "clairvoyant")]
         lines.append(f"shuffle {name:8s}  {row[0]:11.3f} {row[1]:7.3f} {row[2]:13.3f}")
     found = ratios[shuffle, policy]
-    lines.append(f"set shuffle = {shuffle!r} and policy = {policy!r}: {100 * found:.1f} % of reads hit")
     if found < FULL:
         lines.append(
             f"for all reads to hit give each node {format_size(data_bytes / nodes)} with shuffle 'local' "
             f"({format_size(data_bytes)} with 'global'); until then read ahead to hide the rest"
         )
+    lines.append(f"{100 * found:.1f} % of reads hit with, in the configuration of a training:")
+    lines += ["  [data]", f'  shuffle = "{shuffle}"', "  [cache]", f'  policy = "{policy}"']
     return tuple(lines)

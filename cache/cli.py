@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -220,6 +221,7 @@ def advise(
         n_bytes = parse_size(str(size))
     found = advice_on(n_bytes, [parse_tier(text).capacity for text in tiers], nodes, zipf)
     print("\n".join(found.text))
+    print(f"  tiers = {json.dumps(tiers)}")
     ratios = {f"{s}_{p}": ratio for (s, p), ratio in found.ratios.items()}
     return {"data_bytes": n_bytes, "hit_ratio": ratios, "shuffle": found.shuffle, "policy": found.policy}
 

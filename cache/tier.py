@@ -94,7 +94,7 @@ class Tier(Protocol):
         """The bytes of ``key``: those kept, or those of ``fetch()``, which it may then keep.
 
         Calls ``fetch`` at most once, also when several threads ask at the same time; what it raises
-        goes to all of them, and nothing is kept.
+        goes to all of them, and nothing is kept. ``fetch`` may load other keys, inside this call.
         """
 
     def holds(self, key: Key) -> bool:

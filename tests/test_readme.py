@@ -68,3 +68,39 @@ def test_every_command_and_make_target_it_names_exists():
     makefile = (ROOT / "Makefile").read_text()
     for target in set(re.findall(r"`?make ([a-z]+)", README)):
         assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+def test_the_caches_of_its_configuration(small_dataset, tmp_path):
+    from holoshard.train.configfile import parse_config
+
+    (text,) = re.findall(r"^```toml\n(\[data\].*?)^```", README, re.M | re.S)
+    made = parse_config(text, "README.md")
+    assert made.data.shuffle == "local"
+    assert len(made.cache.tiers) == 2
+    assert (made.cache.decoded, made.cache.whole) == ("shared:32GiB", True)
+
+
+def test_a_tier_of_ones_own(small_dataset, tmp_path):
+    (tmp_path / "sqlitetier.py").write_text(block("class Sqlite"))
+    code = f"""
+import numpy as np
+from holoshard import open_dataset
+from holoshard.cache.tiered import open_cache
+from holoshard.cache.warm import warm
+
+dataset = open_dataset({str(small_dataset)!r})
+cache = open_cache(["memory:1KiB", "sqlitetier:Sqlite:1MiB"], {str(small_dataset)!r})
+warm(cache, cache.extents.ranges("train"))
+fetches = cache.source.fetches
+for a, b in zip(dataset.stream("train", 4), dataset.stream("train", 4, fetch=cache), strict=True):
+    assert np.array_equal(a["position"], b["position"])
+assert cache.source.fetches == fetches > 0
+assert cache.counters()["sqlite"]["hits"] > 0
+cache.close()
+small = open_cache(["sqlitetier:Sqlite:1KiB"], {str(small_dataset)!r})
+assert small.source.fetches == 0 and small.tiers[0].used() > 0
+"""
+    path = os.pathsep.join([".", os.environ.get("PYTHONPATH", "")])
+    subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, check=True
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 
 import h5py
 import numpy as np
@@ -129,6 +130,11 @@ def test_advice_follows_theory(data, capsys):
     assert told["hit_ratio"]["global_never"] == pytest.approx(0.5, abs=0.01)
     assert told["hit_ratio"]["global_lru"] == pytest.approx(0.5 + 0.5 * np.log(0.5), abs=0.02)
     assert (told["shuffle"], told["policy"]) == ("global", "never")
+    main(["cache", "advise", "--size", "1GiB", "--tiers", "memory:256MiB", "--nodes", "4"])
+    said = capsys.readouterr().out
+    made = tomllib.loads(said[said.index("[data]") :])
+    assert made["data"] == {"shuffle": "local"}
+    assert made["cache"] == {"policy": "never", "tiers": ["memory:256MiB"]}
 
     four = advise(10**12, [10**9, 25 * 10**10], nodes=4)
     assert four.ratios["local", "never"] == 1.0
