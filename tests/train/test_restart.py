@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
+from time import monotonic, sleep
 
 import psutil
 import pytest
@@ -15,23 +15,36 @@ TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-resta
             "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("victim", [0, 1])
-def test_killed_and_restarted_by_torchrun_goes_on_bit_for_bit(shards, tmp_path, victim):
+TIMES = int(os.environ.get("HOLOSHARD_RESTARTS", "2"))  # 20 before a release
+
+
+@pytest.fixture(scope="module")
+def straight(shards, tmp_path_factory):
+    """The configuration, and the folder of a run that nobody disturbed."""
     text = config(shards, run={"steps": 120}, checkpoint={"every": 10})
-    run_world(2, train, text, str(tmp_path / "straight"))
+    folder = tmp_path_factory.mktemp("straight")
+    run_world(2, train, text, str(folder))
+    return text, folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("time", range(TIMES))
+def test_killed_and_restarted_by_torchrun_goes_on_bit_for_bit(straight, tmp_path, time):
+    text, undisturbed = straight
+    victim, late = time % 2, time // 2 / 10  # seconds after the first checkpoint
     (tmp_path / "c.toml").write_text(text)
     command = [sys.executable, *TORCHRUN, "-m", "holoshard", "train", str(tmp_path / "c.toml")]
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen([*command, "--out", str(tmp_path / "run")], stdout=log, stderr=log,
                                    env={**os.environ, **SETTINGS})  # fmt: skip
         try:
-            deadline = time.monotonic() + 120
+            deadline = monotonic() + 120
             while not (tmp_path / "run" / "checkpoints" / "latest").is_file():
-                assert time.monotonic() < deadline, (tmp_path / "log").read_text()
-                time.sleep(0.05)
+                assert monotonic() < deadline, (tmp_path / "log").read_text()
+                sleep(0.05)
             children = psutil.Process(process.pid).children(recursive=True)
             ranks = [c for c in children if "holoshard" in " ".join(c.cmdline())]
+            sleep(late)
             ranks[victim].kill()
             assert process.wait(150) == 0, (tmp_path / "log").read_text()
         finally:
@@ -41,6 +54,8 @@ def test_killed_and_restarted_by_torchrun_goes_on_bit_for_bit(shards, tmp_path, 
                 child.kill()
             process.kill()
             process.wait()
-    straight, broken = metrics(tmp_path / "straight"), metrics(tmp_path / "run")
+    whole, broken = metrics(undisturbed), metrics(tmp_path / "run")
     assert "continuing" in (tmp_path / "log").read_text()
-    assert {s: m["loss"] for s, m in broken.items()} == {s: m["loss"] for s, m in straight.items()}
+    assert {s: m["loss"] for s, m in broken.items()} == {s: m["loss"] for s, m in whole.items()}
+    best = "best.safetensors"
+    assert (tmp_path / "run" / best).read_bytes() == (undisturbed / best).read_bytes()
