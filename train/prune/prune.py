@@ -98,10 +98,12 @@ def load_run(run: Path) -> Loaded:
     return Loaded(config, model, tensors, state)
 
 
-def labelled_batches(dataset: Dataset, config: TrainConfig, complexes: int) -> Iterator[Batch]:
-    """The first complexes of the training split, with the weights of their labels."""
+def labelled_batches(
+    dataset: Dataset, config: TrainConfig, complexes: int, split: str = ""
+) -> Iterator[Batch]:
+    """The first complexes of a split, or of the training split, with the weights of their labels."""
     weight = torch.from_numpy(read_labels(dataset, config).weight)
-    stream = judging_stream(dataset, config.data, _Alone(), config.data.train_split)
+    stream = judging_stream(dataset, config.data, _Alone(), split or config.data.train_split)
     for batch in itertools.islice(stream, -(-complexes // config.data.batch_size)):
         tensors = to_tensors(batch, config.data.inputs)
         row_weight = weight[tensors["index"]]
