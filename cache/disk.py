@@ -69,7 +69,8 @@ class DiskTier:
         self.read_only, self.name, self.spare = read_only, name or str(folder), spare
         self.patience_s = patience_s
         self.root = self.folder / f"holoshard-cache-{os.getuid()}"
-        self._root = str(self.root)
+        local = self.root / f"node-{os.uname().nodename}"  # see Account
+        self._root = str(local if local.is_dir() else self.root)
         self.counters = Counters()
         self._begin()
         _ALIVE.add(self)
@@ -81,6 +82,7 @@ class DiskTier:
         self._seen: dict[str, tuple[int, int]] = {}  # files whose checksum was right: inode, time
         self._silent_until = 0.0
         self._warned = False
+        self._trusted: bool | None = None  # not looked yet
 
     # -- Tier ---------------------------------------------------------------------------------------
 
@@ -88,7 +90,7 @@ class DiskTier:
         """See Tier."""
         dataset = dataset_folder(key.dataset)
         account = self._attach(dataset)
-        found = self._hit(key, dataset)
+        found = self._hit(key, dataset) if account is not None or self._readable() else None
         if found is not None:
             return found
         start = time.monotonic()
@@ -143,15 +145,24 @@ class DiskTier:
                 self._failed("cannot be used", error)
         return account
 
+    def _readable(self) -> bool:
+        """Whether what lies there may be used without an account."""
+        if self._trusted is None:
+            try:
+                self._check_owner()
+                self._trusted = True
+            except FileNotFoundError:
+                return False
+            except OSError as error:
+                self._trusted = False
+                self._failed("cannot be used", error)
+        return self._trusted
+
     def _open(self) -> Account:
         if not self.folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "no such folder", str(self.folder))
         self.root.mkdir(mode=0o700, exist_ok=True)
-        found = self.root.lstat()
-        if (
-            not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid()
-        ):  # in a folder that all may write to
-            raise PermissionError(errno.EACCES, "not a folder of this user", str(self.root))
+        self._check_owner()
         account = Account(self.root)
         evicted = account.shrink(self.capacity)
         self.counters.add(evictions=evicted)
@@ -159,6 +170,12 @@ class DiskTier:
             for path in sorted(account.blocks(), key=_modified):
                 self.policy.came(path.name)
         return account
+
+    def _check_owner(self) -> None:
+        """In a folder that all may write to, another user may have been there first."""
+        found = self.root.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            raise PermissionError(errno.EACCES, "not a folder of this user", str(self.root))
 
     def _path(self, dataset: str, name: str) -> str:
         account = self._account

@@ -288,6 +288,11 @@ def test_without_locks_on_the_file_system_they_move_to_the_node(tmp_path, monkey
     assert len(fetched) == 3 + 2 * 2  # three kept, two refused to both
     assert sum(p.stat().st_size for p in cache.rglob("*") if len(p.name) == 32) == 3 * PAGE
     assert list(node.rglob("*-*"))
+    for t in tiers:
+        t.close()
+    reader, fetched = tier(cache, read_only=True), []
+    assert load(reader, 0, fetched=fetched) == content(0)
+    assert not fetched
 
 
 def test_a_forked_child_attaches_for_itself(tmp_path):
@@ -330,6 +335,23 @@ def test_a_cache_folder_that_is_a_link_is_not_followed(tmp_path, caplog):
     assert load(t, 0) == content(0)
     assert list(elsewhere.iterdir()) == []
     assert "not a folder of this user" in caplog.text
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_the_folder_of_another_user_is_not_believed(tmp_path, monkeypatch, caplog, read_only):
+    planted = tier(tmp_path)
+    monkeypatch.setattr(disk_module.os, "getuid", lambda: 54321)
+    planted.root = tmp_path / "holoshard-cache-54321"  # made by us in the place of someone else's
+    planted._check_owner = lambda: None
+    assert bytes(planted.load(key(0), lambda: b"x" * SIZE)) == b"x" * SIZE
+    planted.close()
+    before = sorted((p, p.stat().st_mtime_ns) for p in tmp_path.rglob("*"))
+    t = tier(tmp_path, read_only=read_only)
+    assert t.root == planted.root
+    for _ in range(2):
+        assert load(t, 0) == content(0)
+    assert caplog.text.count("not a folder of this user") == 1
+    assert sorted((p, p.stat().st_mtime_ns) for p in tmp_path.rglob("*")) == before
 
 
 def test_what_died_while_others_live_is_given_back_when_they_leave(tmp_path):

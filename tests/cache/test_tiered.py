@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import errno
 import pickle
+import tempfile
 import zlib
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from holoshard.cache.disk import DiskTier
 from holoshard.cache.errors import SettingError, SourceError
@@ -155,6 +159,50 @@ def test_posix_source_reopens_after_an_error_and_closes(path, monkeypatch):
     assert source(path, 10**9, 10) == b""
     source.close()
     assert not source._open
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.integers(0, N - 1), max_size=12), st.integers(0, N * SIZE), st.integers(0, 8),
+    st.lists(st.tuples(st.integers(0, N - 1), st.integers(1, 8)), min_size=1, max_size=6),
+)  # fmt: skip
+def test_runs_against_a_model(folder, path, before, capacity, pages, runs):
+    """Any entries held by any of two tiers: right bytes, and what is held is in no request."""
+    data, known = Path(path).read_bytes(), extents(folder)
+    with tempfile.TemporaryDirectory() as nvme:
+        source = Counting()
+        cache = TieredCache(
+            [MemoryTier(capacity), DiskTier(nvme, pages * 4096, spare=0)], source, extents=known
+        )
+        entries = list(known.ranges())
+        for i in before:
+            cache(*entries[i])
+        for first, n in runs:
+            some = entries[first : first + n]
+            held = [cache.holds(cache.key(*entry)) for entry in some]
+            source.calls.clear()
+            for (_, offset, length), found in zip(some, cache.run(path, some), strict=True):
+                assert bytes(found) == data[offset : offset + length]
+            asked = Counter(
+                at for offset, length in source.calls for at in range(offset, offset + length, SIZE)
+            )
+            assert asked == Counter(e[1] for e, was in zip(some, held, strict=True) if not was)
+            stretches = sum(not was and (i == 0 or held[i - 1]) for i, was in enumerate(held))
+            assert len(source.calls) == stretches
+        cache.close()
+
+
+def test_damage_in_a_run_is_named_and_fetched_again_alone(folder, path):
+    known, source = extents(folder), Counting()
+    with open(path, "r+b") as file:
+        file.seek(100 + 2 * SIZE)
+        byte = file.read(1)
+        file.seek(100 + 2 * SIZE)
+        file.write(bytes([byte[0] ^ 1]))
+    cache = TieredCache([MemoryTier(1 << 20)], source, extents=known)
+    with pytest.raises(SourceError, match=r"block of 1000 bytes at 2100"):
+        cache.run(path, list(known.ranges())[:5])
+    assert source.calls[1] == (2100, SIZE)
 
 
 def test_a_cache_without_an_identity_is_refused():
