@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...shards.complex import BOND_ORDERS, CHIRALITIES, HYBRIDISATIONS
-from .linkage import NO_BONDS, bonds_between, unknown_bonds
+from .linkage import bonds_between, unknown_bonds
 from .receptor import Receptor
+from .slots import bonds_within, fill, heavy_and_drawn, parents, volumes
 from .templates import ATOM_FEATURES, BOND_FEATURES, LIBRARY
 
 _SINGLE: Final = BOND_ORDERS.index("single")
@@ -71,32 +72,25 @@ def pocket_atoms(receptor: Receptor, residues: NDArray[np.int64], hydrogens: boo
     hydrogens : keep drawn hydrogens as atoms of their own
     """
     s = receptor.structure
-    first, stop = s.residue_start[residues], s.residue_start[residues + 1]
-    every = ragged(first, stop - first)
-    local = np.arange(len(residues)).repeat(stop - first)
-    element = s.element[every]
-    heavy = element > 1
-    kept = heavy.nonzero()[0]
-    drawn = every[~heavy] if len(kept) < len(every) else every[:0]
-    rows, residue, element = every[kept], local[kept], element[kept]
+    rows, residue, drawn, owners = heavy_and_drawn(residues, s.residue_start, s.element)
     template = receptor.template[residues]
     found = _found(receptor, residues, rows, residue)
-    known = found >= 0
-    slot = _slots(template, residue, found, known)
+    base, slot, twice = fill(template, residue, found, LIBRARY.atom_start)
     spare: NDArray[np.int64] = rows[:0]
-    if (slot[1] >= 0).sum() < known.sum():  # two atoms in one slot
+    if twice:
         spare = _doubles(s.position[rows], residue, found)
         rows, residue, found = (np.delete(column, spare) for column in (rows, residue, found))
-        element = s.element[rows]
-        known = found >= 0
-        slot = _slots(template, residue, found, known)
+        base, slot, _ = fill(template, residue, found, LIBRARY.atom_start)
+    known = found >= 0
+    element = s.element[rows]
     columns: dict[str, NDArray[Any]] = dict(zip(ATOM_FEATURES, LIBRARY.atoms[found].T.copy(), strict=True))
     columns["element"] = element
     # Charges that the file states come before those of the template.
     stated = s.charge[rows]
     columns["charge"] = np.where(stated != 0, stated, columns["charge"].view(np.int8))
-    ends, features = _template_bonds(template, slot)
-    columns["chirality"] = _handedness(template, slot, s.position[rows])
+    ends, which = bonds_within(template, base, slot, LIBRARY.bond_start, LIBRARY.bonds)
+    features = LIBRARY.bond_features[which]
+    columns["chirality"] = _handedness(template, base, slot, rows, s.position)
     more = bonds_between(receptor, residues, rows)
     loose = unknown_bonds(receptor, rows, residue, known)
     n = len(more.inside)
@@ -113,10 +107,9 @@ def pocket_atoms(receptor: Receptor, residues: NDArray[np.int64], hydrogens: boo
     found_ = PocketAtoms(rows, residues, residue, columns, atoms, _named(features), len(spare))
     if not len(drawn):
         return found_
-    owners = local[~heavy]
-    parents = _parents(s.position, drawn, owners, rows, residue)
-    _count_drawn(columns, parents, residue, len(residues), known)
-    return _with_hydrogens(found_, drawn, owners, parents) if hydrogens else found_
+    bearers = parents(drawn, owners, rows, residue, s.position, _H_BOND)
+    _count_drawn(columns, bearers, residue, len(residues), known)
+    return _with_hydrogens(found_, drawn, owners, bearers) if hydrogens else found_
 
 
 def _named(features: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
@@ -139,7 +132,8 @@ def _found(
         return found
     foreign = (found < 0) | (LIBRARY.atoms[found, 0] != s.element[rows])
     wrong = small & (np.bincount(residue[foreign], minlength=len(residues)) > 0)
-    ends, _ = _template_bonds(template, _slots(template, residue, found, found >= 0))
+    base, slot, _ = fill(template, residue, found, LIBRARY.atom_start)
+    ends, _ = bonds_within(template, base, slot, LIBRARY.bond_start, LIBRARY.bonds)
     gap = s.position[rows[ends[:, 0]]] - s.position[rows[ends[:, 1]]]
     owner = residue[ends[:, 0]]
     long = np.bincount(owner[np.einsum("ij,ij->i", gap, gap) > _LONGEST**2], minlength=len(residues))
@@ -164,85 +158,21 @@ def _doubles(
     return np.array(sorted(spare), np.int64)
 
 
-def _slots(
-    template: NDArray[np.int64],
-    residue: NDArray[np.int64],
-    found: NDArray[np.int64],
-    known: NDArray[np.bool_],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First slot of each residue, and the pocket atom in each slot or -1; a slot an atom of the template."""
-    size = LIBRARY.atom_start[template + 1] - LIBRARY.atom_start[template]
-    base = np.zeros(len(template), np.int64)
-    np.cumsum(size[:-1], out=base[1:])
-    atom = np.full(int(size.sum()), -1, np.int64)
-    where = residue[known]
-    atom[base[where] + found[known] - LIBRARY.atom_start[template[where]]] = np.flatnonzero(known)
-    return base, atom
-
-
-def _template_bonds(
-    template: NDArray[np.int64], slot: tuple[NDArray[np.int64], NDArray[np.int64]]
-) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Bonds within residues whose atoms are both there."""
-    base, atom = slot
-    start = LIBRARY.bond_start[template]
-    count = LIBRARY.bond_start[template + 1] - start
-    rows = ragged(start, count)
-    if not len(rows):
-        return NO_BONDS, LIBRARY.bond_features[rows]
-    ends = atom[LIBRARY.bonds[rows] + base.repeat(count)[:, None]]
-    both = ((ends[:, 0] >= 0) & (ends[:, 1] >= 0)).nonzero()[0]
-    return ends[both], LIBRARY.bond_features[rows[both]]
-
-
 def _handedness(
     template: NDArray[np.int64],
-    slot: tuple[NDArray[np.int64], NDArray[np.int64]],
+    base: NDArray[np.int64],
+    slot: NDArray[np.int64],
+    rows: NDArray[np.int64],
     position: NDArray[np.float64],
 ) -> NDArray[np.uint8]:
     """R and S of the templates' stereocentres, from the coordinates."""
-    base, atom = slot
-    found = np.zeros(len(position), np.uint8)
-    start = LIBRARY.centre_start[template]
-    count = LIBRARY.centre_start[template + 1] - start
-    rows = ragged(start, count)
-    if not len(rows):
-        return found
-    four = atom[LIBRARY.centres[rows] + base.repeat(count)[:, None]]
-    whole = (four.min(axis=1) >= 0).nonzero()[0]
-    four, sign = four[whole], LIBRARY.handedness[rows[whole]]
-    legs = position[four[:, 1:]] - position[four[:, :1]]
-    (ax, ay, az), (bx, by, bz), (cx, cy, cz) = legs.transpose(1, 2, 0)
-    volume = ax * (by * cz - bz * cy) + ay * (bz * cx - bx * cz) + az * (bx * cy - by * cx)
-    label = np.where((volume > 0) == (sign > 0), _R, _S)
-    found[four[:, 0]] = np.where(np.abs(volume) < _FLAT, _UNASSIGNED, label)
+    found = np.zeros(len(rows), np.uint8)
+    centre, which, volume = volumes(
+        template, base, slot, LIBRARY.centre_start, LIBRARY.centres, rows, position
+    )
+    label = np.where((volume > 0) == (LIBRARY.handedness[which] > 0), _R, _S)
+    found[centre] = np.where(np.abs(volume) < _FLAT, _UNASSIGNED, label)
     return found
-
-
-def _parents(
-    position: NDArray[np.float64],
-    drawn: NDArray[np.int64],
-    owner: NDArray[np.int64],
-    rows: NDArray[np.int64],
-    residue: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """Pocket row of the nearest heavy atom in the residue of each drawn hydrogen, -1 if none is near."""
-    parents = np.full(len(drawn), -1, np.int64)
-    count = np.bincount(residue, minlength=int(owner[-1]) + 1)
-    width = count[owner]
-    some = width.nonzero()[0]
-    if not len(some):
-        return parents
-    width = width[some]
-    candidates = ragged((count.cumsum() - count)[owner[some]], width)
-    pair = np.arange(len(some)).repeat(width)
-    gap = position[drawn[some]][pair] - position[rows][candidates]
-    square = np.einsum("ij,ij->i", gap, gap)
-    least = np.minimum.reduceat(square, width.cumsum() - width)
-    which = (square == least[pair]).nonzero()[0][::-1]  # of equals the first is written last
-    parents[some[pair[which]]] = candidates[which]
-    parents[some[least >= _H_BOND**2]] = -1
-    return parents
 
 
 def _count_drawn(

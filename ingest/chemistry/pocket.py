@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...shards.errors import StructureError
+from ..kernel import kernel
 from .receptor import Receptor
 from .templates import ROLE
 
@@ -66,17 +67,11 @@ def find_pocket(
         ``pocket_empty``.
     """
     s = receptor.structure
-    low, high = position.min(axis=0) - radius, position.max(axis=0) + radius
-    atoms = _in_box(s.position, low, high)
-    atoms = atoms[s.element[atoms] > 1]
-    residue = s.residue[atoms]
     skip = receptor.role == ROLE["water"] if not waters else np.zeros(s.n_residues, bool)
     if own is not None:
         skip[own] = True
-    wanted = (~skip[residue]).nonzero()[0]
-    atoms, residue = atoms[wanted], residue[wanted]
-    origin = position.mean(axis=0)
-    near, nearest = _squared(s.position[atoms] - origin, position - origin)
+    atoms, near, nearest = _around(s.position, s.element, s.residue, skip, position, radius)
+    residue = s.residue[atoms]
     copies = np.zeros(0, np.int64)
     if len(atoms) and nearest.min() < _OVERLAP_DISTANCE**2:
         copies = _copies(receptor, atoms, near, nearest, element)
@@ -91,26 +86,36 @@ def find_pocket(
     return Pocket(residues, copies, float(np.sqrt(free.min())))
 
 
-def _in_box(
-    position: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
-) -> NDArray[np.int64]:
-    """Atoms in a box, one axis after another: fewer are left for each."""
-    column = position[:, 0]
-    atoms: NDArray[np.int64] = ((column >= low[0]) & (column <= high[0])).nonzero()[0]
-    for axis in (1, 2):
-        column = position[:, axis][atoms]
-        atoms = atoms[(column >= low[axis]) & (column <= high[axis])]
-    return atoms
-
-
-def _squared(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """For each row of a: the nearest row of b, and the square of its distance."""
-    if not len(a):
-        return np.zeros(0, np.int64), np.zeros(0)
-    square = np.einsum("ij,ij->i", b, b) - 2.0 * (a @ b.T)
-    near = square.argmin(axis=1)
-    gap = a - b[near]  # exact to the last bit, where the expanded square is not
-    return near, np.einsum("ij,ij->i", gap, gap)
+@kernel
+def _around(
+    position: NDArray[np.float64],
+    element: NDArray[np.uint8],
+    residue: NDArray[np.int32],
+    skip: NDArray[np.bool_],
+    ligand: NDArray[np.float64],
+    radius: float,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Heavy atoms of a structure, but for residues to skip, in the box of the ligand with a margin; for each
+    the nearest atom of the ligand, and the square of its distance.
+    """
+    low, high = np.empty(3), np.empty(3)
+    for axis in range(3):
+        low[axis], high[axis] = ligand[:, axis].min() - radius, ligand[:, axis].max() + radius
+    atoms, n = np.empty(len(position), np.int64), 0
+    for i in range(len(position)):
+        x, y, z = position[i, 0], position[i, 1], position[i, 2]
+        within = low[0] <= x <= high[0] and low[1] <= y <= high[1] and low[2] <= z <= high[2]
+        if within and element[i] > 1 and not skip[residue[i]]:
+            atoms[n] = i
+            n += 1
+    near, nearest = np.zeros(n, np.int64), np.full(n, np.inf)
+    for k in range(n):
+        x, y, z = position[atoms[k], 0], position[atoms[k], 1], position[atoms[k], 2]
+        for j in range(len(ligand)):
+            square = (x - ligand[j, 0]) ** 2 + (y - ligand[j, 1]) ** 2 + (z - ligand[j, 2]) ** 2
+            if square < nearest[k]:
+                near[k], nearest[k] = j, square
+    return atoms[:n].copy(), near, nearest
 
 
 def _copies(

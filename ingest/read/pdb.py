@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...shards.errors import StructureError
-from .columns import read_columns
+from .columns import find_lines, read_columns
 from .components import component
 from .structure import Header, Structure, assemble, expand, flatten, links_of
 
@@ -43,20 +43,7 @@ class _Lines:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        text = np.frombuffer(data, np.uint8)
-        ends = (text == 10).nonzero()[0]
-        if not data.endswith(b"\n"):
-            ends = np.append(ends, len(data))
-        self.start = np.zeros(len(ends), np.int64)
-        self.start[1:] = ends[:-1] + 1
-        self.length = ends - self.start
-        # The four bytes at each place; a line near the end may have fewer and is then no record of ours.
-        words = (
-            np.ndarray((max(len(data) - 3, 0),), "<u4", text, strides=(1,))
-            if len(data) > 3
-            else np.zeros(1, "<u4")
-        )
-        self.record = words[np.minimum(self.start, len(words) - 1)]
+        self.start, self.length, self.record = find_lines(np.frombuffer(data, np.uint8))
         self.is_atom = (self.record == _ATOM) | (self.record == _HETATM)
         over = ((self.record & np.uint32(0xFFFFFF)) == _END).nonzero()[0]
         for line in over.tolist():  # END closes the file, ENDMDL a model
@@ -112,9 +99,10 @@ def read_pdb(data: bytes, name: str, assembly: str) -> Structure:
 
 def _read_strict(lines: _Lines, n_models: int, repairs: tuple[str, ...]) -> Structure | None:
     """The file by its columns, all lines at once; None if one of them is not as the format says."""
-    if int(lines.length[lines.is_atom].min()) < 66:
+    start, length = lines.start[lines.is_atom], lines.length[lines.is_atom]
+    if length.min() < 66:
         return None
-    columns = read_columns(lines.rows(), lines.record[lines.is_atom] == _HETATM)
+    columns = read_columns(lines.data, start, length, lines.record[lines.is_atom] == _HETATM)
     if columns is None:
         return None
     parsed = _parse(_header_text(lines), "the header")

@@ -7,7 +7,7 @@ import pytest
 from pdbtext import atom_line, chain_lines, residue_lines
 
 from holoshard.ingest.read import pdb
-from holoshard.ingest.read.columns import parse_decimals, read_columns, stripped
+from holoshard.ingest.read.columns import find_lines
 from holoshard.ingest.read.structure import ATOM_COLUMNS, RESIDUE_COLUMNS, _as_utf8, read_structure, sniff
 from holoshard.shards.errors import StructureError
 
@@ -168,18 +168,19 @@ def test_charges_sign_first_are_accepted_and_recorded():
     assert "charge_swapped" in found.repairs
 
 
+def strict(text: str):
+    """The structure by the strict reader, None if it steps back."""
+    return pdb._read_strict(pdb._Lines(text.encode()), 1, ())
+
+
 def test_decimals_are_parsed_as_float_does():
     rng = np.random.default_rng(5)
-    texts = [f"{v:8.3f}" for v in rng.uniform(-999, 999, 2000)] + [
-        "  -0.001",
-        "   0.000",
-        "9999.999",
-        "-999.999",
-    ]
-    words = np.frombuffer("".join(texts).encode(), "<u4").reshape(-1, 2)
-    found = parse_decimals(words[:, 0].copy(), words[:, 1].copy())
+    texts = [f"{v:8.3f}" for v in rng.uniform(-999, 999, 2000)]
+    texts += ["  -0.001", "   0.000", "9999.999", "-999.999"]
+    line = atom_line("CA", "ALA", "A", 1, (0, 0, 0), "C")
+    found = strict("".join(line[:38] + text + line[46:] for text in texts))
     assert found is not None
-    np.testing.assert_array_equal(found / 1000.0, [float(t) for t in texts])
+    np.testing.assert_array_equal(found.position[:, 1], [float(t) for t in texts])
 
 
 @pytest.mark.parametrize(
@@ -190,21 +191,52 @@ def test_decimals_are_parsed_as_float_does():
     ],
 )  # fmt: skip
 def test_decimals_refuse_what_is_not_in_its_columns(text):
-    words = np.frombuffer(text[:8].encode(), "<u4").reshape(-1, 2)
-    assert parse_decimals(words[:, 0].copy(), words[:, 1].copy()) is None
+    line = atom_line("CA", "ALA", "A", 1, (0, 0, 0), "C")
+    for column in (30, 38, 46):
+        assert strict(line) is not None
+        assert strict(line[:column] + text[:8] + line[column + 8 :]) is None
 
 
 def test_names_are_stripped_on_both_sides():
-    texts = [b" CA ", b"HG21", b"ZN  ", b"   N", b"C   ", b" 1HB", b"    "]
-    words = np.frombuffer(b"".join(texts), "<u4")
-    assert stripped(words).view("S8").tolist() == [t.strip() for t in texts]
+    texts = [" CA ", "HG21", "ZN  ", "   N", "C   ", " 1HB", "    ", "C  A"]
+    line = atom_line("CA", "ALA", "A", 1, (0, 0, 0), "C")
+    found = strict("".join(line[:12] + text + line[16:] for text in texts))
+    assert found is not None
+    assert found.name.tolist() == [text.strip().encode() for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        (54, " 1.0  "), (54, "1.00  "), (60, "  20.0"), (60, "-.0000"), (20, "X"), (22, "12 4"), (22, " -  "),
+        (22, "12-4"), (27, "0"), (76, "Qq"), (78, "x+"), (78, "+2"),
+    ],
+)  # fmt: skip
+def test_the_strict_reader_steps_back_for_one_field_out_of_its_columns(column, text):
+    line = atom_line("CA", "ALA", "A", 1, (0, 0, 0), "C")
+    assert strict(line + line[:12] + " CB " + line[16:]) is not None
+    assert strict(line + line[:column] + text + line[column + len(text) :]) is None
+
+
+@pytest.mark.parametrize("width", [66, 70, 77, 78, 79, 80, 81, 85])
+def test_lines_of_any_width_are_found(width):
+    lines = [line.ljust(90)[:width] for line in chain_lines(["ALA", "GLY"]).splitlines()]
+    text = "\n".join(["REMARK", "", *lines])
+    start, length, record = find_lines(np.frombuffer(text.encode(), np.uint8))
+    assert [text[a : a + n] for a, n in zip(start.tolist(), length.tolist(), strict=True)] == text.split("\n")
+    assert record[2:].tolist() == [int.from_bytes(b"ATOM", "little")] * 9
+    found = strict(text)
+    if width < 78:
+        assert found is None  # no element, or half of one
+    else:
+        assert found is not None
+        assert found.element.tolist() == [7, 6, 6, 8, 6, 7, 6, 6, 8]
 
 
 def test_the_strict_reader_steps_back_where_atoms_of_a_residue_are_apart():
     ala, gly = chain_lines(["ALA"]).splitlines(keepends=True), chain_lines(["GLY"], start=2)
     text = "".join([*ala[:2], gly, *ala[2:]])
-    rows = pdb._Lines(text.encode()).rows()
-    assert read_columns(rows, np.zeros(len(rows), bool)) is None
+    assert strict(text) is None
     found = read_structure(text.encode(), "x")  # gemmi puts them together
     assert found.residue_name.tolist() == [b"ALA", b"GLY"]
     assert np.diff(found.residue_start).tolist() == [5, 4]
