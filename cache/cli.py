@@ -11,7 +11,8 @@ from cyclopts import App, Parameter
 
 from .account import FILLING
 from .advise import advise as advice_on
-from .disk import DiskTier, check_file, dataset_folder
+from .blockfile import check_file, dataset_folder
+from .disk import DiskTier
 from .errors import SettingError
 from .extents import read_extents
 from .tier import format_size, parse_size

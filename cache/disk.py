@@ -12,18 +12,15 @@ import errno
 import logging
 import os
 import stat
-import struct
 import threading
 import time
 from collections.abc import Iterator
-from functools import lru_cache
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakSet
 
 from .account import Account, Reserved, flight_lock
-from .checksum import crc32
+from .blockfile import HEADER, dataset_folder, whole, write_block
 from .errors import SettingError
 from .flight import Flights
 from .policy import NeverEvict, Policy
@@ -32,8 +29,6 @@ from .tier import UNKNOWN, Counters, Data, Key, Load
 log = logging.getLogger("holoshard")
 _ALIVE: WeakSet[DiskTier] = WeakSet()
 
-HEADER: Final = struct.Struct("<8sIIQ8x")  # magic, crc32 of the data, reserved, length of the data
-BLOCK_MAGIC: Final = b"HSBLOCK1"
 SPARE: Final = 0.01  # part of the disk that is left free for others
 PATIENCE_S: Final = 60.0  # to wait for another process that fetches the same block
 RETRY_S: Final = 30.0  # after a failure nothing is written for so long
@@ -321,44 +316,6 @@ class DiskTier:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
-
-
-@lru_cache
-def dataset_folder(dataset: str) -> str:
-    """Folder name of a data set's blocks: 16 hexadecimal digits."""
-    return blake2b(os.fsencode(dataset), digest_size=8).hexdigest()
-
-
-def whole(data: Data, length: int) -> bool:
-    """Whether these are the bytes of a block's file, as they were written."""
-    if len(data) != HEADER.size + length or length < 0:
-        return False
-    magic, crc, _, told = HEADER.unpack_from(data)
-    return bool(magic == BLOCK_MAGIC and told == length and crc == crc32(memoryview(data)[HEADER.size :]))
-
-
-def check_file(path: Path) -> bool:
-    """Whether a block's file is whole."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return False
-    return whole(data, len(data) - HEADER.size)
-
-
-def write_block(path: Path, data: Data) -> None:
-    """Fill the file that was made for it."""
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        rest = [memoryview(HEADER.pack(BLOCK_MAGIC, crc32(data), 0, len(data))), memoryview(data)]
-        while rest:
-            n = os.writev(fd, rest)
-            while rest and n >= len(rest[0]):
-                n -= len(rest.pop(0))
-            if rest:
-                rest[0] = rest[0][n:]
-    finally:
-        os.close(fd)
 
 
 def _modified(path: Path) -> float:

@@ -15,7 +15,8 @@ import pytest
 from holoshard.cache import disk as disk_module
 from holoshard.cache import locks as locks_module
 from holoshard.cache.account import PAGE, Account
-from holoshard.cache.disk import DiskTier, dataset_folder
+from holoshard.cache.blockfile import dataset_folder
+from holoshard.cache.disk import DiskTier
 from holoshard.cache.locks import Locks
 from holoshard.cache.policy import LRU
 from holoshard.cache.tier import Key

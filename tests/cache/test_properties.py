@@ -20,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holoshard.cache.account import PAGE
-from holoshard.cache.disk import DiskTier, dataset_folder
+from holoshard.cache.blockfile import dataset_folder
+from holoshard.cache.disk import DiskTier
 from holoshard.cache.memory import MemoryTier
 from holoshard.cache.policy import LRU, Clairvoyant, NeverEvict
 from holoshard.cache.tier import Key
