@@ -59,11 +59,15 @@ def two_level(
     return {level: sum(part[level] for part in parts) for level in LEVELS}
 
 
+def _signs(topology: Topology, group: Group, n: int) -> Bytes:
+    return packed(topology, group, n, Sign())
+
+
 WAYS: Final[dict[str, Callable[[Topology, Group, int], Bytes]]] = {
     "flat": flat,
     "two-level": lambda t, g, n: two_level(t, g, n, flat),
-    "1-bit": lambda t, g, n: packed(t, g, n, Sign()),
-    "two-level, 1-bit across": lambda t, g, n: two_level(t, g, n, lambda *a: packed(*a, Sign())),
+    "1-bit": _signs,
+    "two-level, 1-bit across": lambda t, g, n: two_level(t, g, n, _signs),
 }
 
 

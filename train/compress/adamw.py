@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..parallel.clip import local
 from .compressor import Compressor
@@ -35,7 +35,7 @@ class ReplicatedAdamW(torch.optim.AdamW):
     """
 
     def __init__(
-        self, groups: Iterable[dict[str, Any]], replicas: Replicas, packed: Sequence[nn.Parameter],
+        self, groups: Iterable[dict[str, Any]], replicas: Replicas, packed: Sequence[Tensor],
         compressor: Compressor, *, lr: float, betas: tuple[float, float], feedback: bool,
         layout: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
@@ -68,7 +68,7 @@ class ReplicatedAdamW(torch.optim.AdamW):
         first = self.param_groups[0]["params"][0]
         return int(self.state[first]["step"]) if first in self.state else 0
 
-    def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
+    def sum_gradients(self, parameters: Sequence[Tensor]) -> None:
         """Sum gradients over the replicas, exactly."""
         replace_all(gradients_of(parameters), self.replicas.sum)
 
@@ -98,7 +98,7 @@ class ReplicatedAdamW(torch.optim.AdamW):
         return {}
 
 
-def gradients_of(parameters: Sequence[nn.Parameter]) -> list[Tensor]:
+def gradients_of(parameters: Sequence[Tensor]) -> list[Tensor]:
     """Gradients, zero where a parameter has none, so that all replicas exchange vectors of one length."""
     for parameter in parameters:
         if parameter.grad is None:

@@ -61,7 +61,7 @@ def make_compressor(kind: str, bits: int = 1) -> Compressor:
 def pack_bits(bits: Tensor) -> Tensor:
     """(..., n) of 0 and 1 to (..., n / 8) uint8, the lowest bit first."""
     shifts = torch.arange(8, dtype=torch.uint8, device=bits.device)
-    return (bits.to(torch.uint8).unflatten(-1, (-1, 8)) << shifts).sum(-1, dtype=torch.uint8)
+    return (torch.unflatten(bits.to(torch.uint8), -1, (-1, 8)) << shifts).sum(-1, dtype=torch.uint8)
 
 
 def unpack_bits(packed: Tensor) -> Tensor:

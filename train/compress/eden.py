@@ -39,7 +39,7 @@ class Eden:
 
     def encode(self, values: Tensor, seeds: Sequence[int]) -> Tensor:
         """Pack (rows, n) float32 with the rotation of each row's seed."""
-        blocks = values.unflatten(-1, (-1, self.block))
+        blocks = torch.unflatten(values, -1, (-1, self.block))
         rotated = blocks
         for signs in self._signs(seeds, values.device):
             rotated = self._hadamard(rotated * signs)
@@ -57,12 +57,12 @@ class Eden:
     def decode(self, packed: Tensor, seeds: Sequence[int]) -> Tensor:
         """Unpack to (rows, n) float32."""
         n = packed.shape[-1] * self.block // (self.block // 8 * self.bits + 4)
-        planes = packed[..., : n // 8 * self.bits].unflatten(-1, (self.bits, n // 8)).unbind(-2)
+        planes = torch.split(packed[..., : n // 8 * self.bits], n // 8, -1)
         codes = sum(unpack_bits(plane).int() << bit for bit, plane in enumerate(planes))
         assert isinstance(codes, Tensor)
         levels = normal_levels(self.bits)[0].to(packed.device)
         scales = from_bytes(packed[..., n // 8 * self.bits :])[..., None]
-        values = levels[codes].unflatten(-1, (-1, self.block)) * scales
+        values = torch.unflatten(levels[codes], -1, (-1, self.block)) * scales
         for signs in reversed(self._signs(seeds, packed.device)):
             values = self._hadamard(values) * signs
         return values.flatten(-2)
@@ -81,7 +81,7 @@ class Eden:
         side = math.isqrt(self.block)
         matrix = hadamard(side).to(blocks.device)
         # The transform of side * side values is a small one on each axis of a square.
-        square = blocks.unflatten(-1, (side, side))
+        square = torch.unflatten(blocks, -1, (side, side))
         return (matrix @ square @ matrix).flatten(-2)
 
 

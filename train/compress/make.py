@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..config import TrainConfig
 from ..optimizer import make_optimizer
@@ -59,8 +59,8 @@ def replicated(
     """The optimizer of one of several replicas, whatever these are."""
     tensor = int(layout.get("tensor", 1)) > 1
     groups = make_optimizer(model, config.optimizer).param_groups
-    matrices = (module.weight for module in model.modules() if isinstance(module, nn.Linear))
-    packed = [parameter for parameter in matrices if is_packed(parameter, tensor)]
+    matrices = [module.weight for module in model.modules() if isinstance(module, nn.Linear)]
+    packed = [matrix for matrix in matrices if is_packed(matrix, tensor)]
     optimizer = config.optimizer
     lr, betas = optimizer.lr, (optimizer.beta1, optimizer.beta2)
     if config.packing == "none":
@@ -79,7 +79,7 @@ def replicated(
     )
 
 
-def is_packed(parameter: nn.Parameter, tensor: bool) -> bool:
+def is_packed(parameter: Tensor, tensor: bool) -> bool:
     """True for matrices; of which tensor neighbours hold copies, none.
 
     Copies must stay equal, and their gradients may differ in the last bit, which a sign makes a whole step.

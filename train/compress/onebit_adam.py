@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from ..parallel.clip import local
@@ -45,7 +45,7 @@ class OneBitAdam(ReplicatedAdamW):
     """
 
     def __init__(
-        self, groups: Iterable[dict[str, Any]], replicas: Replicas, packed: Sequence[nn.Parameter],
+        self, groups: Iterable[dict[str, Any]], replicas: Replicas, packed: Sequence[Tensor],
         compressor: Compressor, *, lr: float, betas: tuple[float, float], feedback: bool = True,
         warmup: int = 0, layout: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
@@ -77,7 +77,7 @@ class OneBitAdam(ReplicatedAdamW):
                 self.update(parameter)
 
     def exchange_momentum(
-        self, run: Sequence[nn.Parameter], gradients: Sequence[Tensor], exchange: Exchange | TwoLevelExchange
+        self, run: Sequence[Tensor], gradients: Sequence[Tensor], exchange: Exchange | TwoLevelExchange
     ) -> None:
         """First moments from this replica's gradients, then their mean over the replicas."""
         moments = [self.state[parameter]["exp_avg"] for parameter in run]
@@ -88,7 +88,7 @@ class OneBitAdam(ReplicatedAdamW):
             self.state[parameter]["step"] += 1
         unflatten(exchange.mean(flatten(moments), self.updates), moments)
 
-    def update(self, parameter: nn.Parameter) -> None:
+    def update(self, parameter: Tensor) -> None:
         """AdamW's update with the frozen second moment."""
         group, state = self.group_of[parameter], self.state[parameter]
         beta1, beta2 = group["betas"]

@@ -28,12 +28,12 @@ class Sign:
 
     def encode(self, values: Tensor, seeds: Sequence[int]) -> Tensor:
         """Pack (rows, n) float32; there is nothing random in it."""
-        scales = values.unflatten(-1, (-1, self.block)).abs().mean(-1)
+        scales = torch.unflatten(values, -1, (-1, self.block)).abs().mean(-1)
         return torch.cat([pack_bits(values >= 0), as_bytes(scales)], -1)
 
     def decode(self, packed: Tensor, seeds: Sequence[int]) -> Tensor:
         """Unpack to (rows, n) float32."""
         n = packed.shape[-1] * self.block // (self.block // 8 + 4)
-        signs = unpack_bits(packed[..., : n // 8]).unflatten(-1, (-1, self.block))
+        signs = torch.unflatten(unpack_bits(packed[..., : n // 8]), -1, (-1, self.block))
         scales = from_bytes(packed[..., n // 8 :])[..., None]
         return torch.where(signs.bool(), scales, -scales).flatten(-2)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from ..parallel.clip import local
 
+T = TypeVar("T", bound=Tensor)
 LARGEST = 2**25  # values of a vector: more would only take memory for copies
 
 
@@ -19,15 +21,15 @@ def flatten(tensors: Sequence[Tensor]) -> Tensor:
 
 def unflatten(vector: Tensor, tensors: Sequence[Tensor]) -> None:
     """Write a vector of :func:`flatten` back into the tensors."""
-    parts = vector.split([local(tensor).numel() for tensor in tensors])
+    parts = torch.split(vector, [local(tensor).numel() for tensor in tensors])
     for tensor, part in zip(tensors, parts, strict=True):
         target = local(tensor).detach()
         target.copy_(part.view(target.shape))
 
 
-def buckets(tensors: Sequence[Tensor], largest: int = LARGEST) -> Iterator[list[Tensor]]:
+def buckets(tensors: Sequence[T], largest: int = LARGEST) -> Iterator[list[T]]:
     """Runs of tensors with at most `largest` local values together, a larger tensor alone."""
-    run: list[Tensor] = []
+    run: list[T] = []
     values = 0
     for tensor in tensors:
         n = local(tensor).numel()

@@ -28,6 +28,8 @@ def split_layers(model: AffinityTransformer, mesh: DeviceMesh) -> None:
             "feed_forward.up": ColwiseParallel(),
             "feed_forward.down": RowwiseParallel(),
         }
-        if isinstance(layer.feed_forward.down.weight, DTensor):  # cut already, with the layer that shares it
+        if isinstance(
+            layer.get_parameter("feed_forward.down.weight"), DTensor
+        ):  # cut already, with the layer that shares it
             del plan["feed_forward.down"]
         parallelize_module(layer, mesh, plan)

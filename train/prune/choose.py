@@ -43,7 +43,7 @@ def choose(
     teams = [
         (float(layer[team].mean()), i, team.tolist())
         for i, layer in enumerate(scores)
-        for team in layer.argsort(descending=True, stable=True).split(multiple)
+        for team in torch.split(layer.argsort(descending=True, stable=True), multiple)
     ]
     wanted = max(round(keep * sum(map(len, scores)) / multiple), len(scores))
     first = {i: min((t for t in teams if t[1] == i), key=lambda t: -t[0]) for i in range(len(scores))}

@@ -60,14 +60,16 @@ class HeadWatch(AbstractContextManager["HeadWatch"]):
             if not self.taylor:
                 self.add(i, self.norms(output.detach(), width))
             elif output.requires_grad:
-                output.register_hook(lambda gradient: self.add(i, terms(output, gradient, width)))
+                output.register_hook(  # type: ignore[no-untyped-call]
+                    lambda gradient: self.add(i, terms(output, gradient, width))
+                )
 
         return look
 
     def norms(self, output: Tensor, width: int) -> Tensor:
         """Frobenius norms (B, H) of the heads' outputs (B, N, H * width) over real atoms."""
         shown = output.float() * self.mask[..., None]
-        return shown.unflatten(-1, (-1, width)).square().sum((1, 3)).sqrt()
+        return by_head(shown, width).square().sum((1, 3)).sqrt()
 
     def add(self, i: int, values: Tensor) -> None:
         """Add (B, H) to the sums of layer `i`."""
@@ -81,8 +83,12 @@ class HeadWatch(AbstractContextManager["HeadWatch"]):
 
 def terms(output: Tensor, gradient: Tensor, width: int) -> Tensor:
     """|<output, gradient>| of each complex and head, (B, H); padded atoms have no gradient."""
-    product = output.detach().float() * gradient.float()
-    return product.unflatten(-1, (-1, width)).sum((1, 3)).abs()
+    return by_head(output.detach().float() * gradient.float(), width).sum((1, 3)).abs()
+
+
+def by_head(values: Tensor, width: int) -> Tensor:
+    """(B, N, H * width) as (B, N, H, width)."""
+    return values.view(*values.shape[:2], -1, width)
 
 
 def importance(
