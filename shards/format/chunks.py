@@ -16,6 +16,7 @@ from .codec import from_fixed
 from .layout import COUNTS, STARTS, Column, Layout
 from .table import Places, crc32
 
+EMPTY: Final[Mapping[str, NDArray[Any]]] = {}
 COUNT_KEYS: Final = tuple(f.key for f in COUNTS)
 START_AXES: Final[Mapping[str, Axis]] = {f.key: a for f, a in zip(STARTS, RAGGED_AXES, strict=True)}
 COUNT_AXES: Final[Mapping[str, Axis]] = {f.key: a for f, a in zip(COUNTS, RAGGED_AXES, strict=True)}
@@ -60,11 +61,18 @@ def _pack_column(array: NDArray[Any], column: Column) -> list[bytes]:
 
 
 def unpack_block(
-    pieces: Mapping[int, memoryview], places: Places, block: int, keys: Sequence[str], raw: bool, where: str
+    pieces: Mapping[int, memoryview],
+    places: Places,
+    block: int,
+    keys: Sequence[str],
+    raw: bool,
+    where: str,
+    out: Mapping[str, NDArray[Any]] = EMPTY,
 ) -> Block:
     """A block from the packed bytes of its columns (by place in the layout), checked.
 
-    ``keys`` are fields of the layout; the counts must be among the pieces.
+    ``keys`` are fields of the layout; the counts must be among the pieces. ``out`` has arrays to unpack
+    columns into, where their dtype fits and they have room for whole chunks.
     """
     layout = places.layout
     n = int(places.table.n_complexes[block])
@@ -81,7 +89,7 @@ def unpack_block(
         i = layout.index[key]
         field = fields[key] = layout.columns[i].field
         rows = n if field.axis == "complex" else int(places.table.rows[block, RAGGED_AXES.index(field.axis)])
-        column = _unpack_column(pieces, places, block, i, rows, where)
+        column = _unpack_column(pieces, places, block, i, rows, where, out.get(key))
         columns[key] = from_fixed(column, field.per_unit) if field.per_unit and not raw else column
     return Block.of(fields, columns, counts)
 
@@ -104,11 +112,19 @@ def check_pieces(pieces: Mapping[int, memoryview], places: Places, block: int, w
 
 
 def _unpack_column(
-    pieces: Mapping[int, memoryview], places: Places, block: int, i: int, rows: int, where: str
+    pieces: Mapping[int, memoryview],
+    places: Places,
+    block: int,
+    i: int,
+    rows: int,
+    where: str,
+    out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
     column, data = places.layout.columns[i], pieces[i]
     sizes = places.chunk_sizes(block, i).tolist()
-    out = np.empty((len(sizes) * column.chunk_rows, *column.field.shape), column.field.dtype)
+    n, dtype = len(sizes) * column.chunk_rows, np.dtype(column.field.dtype)
+    if out is None or out.dtype != dtype or len(out) < n or out.shape[1:] != column.field.shape:
+        out = np.empty((n, *column.field.shape), dtype)
     offset = 0
     try:
         for j, size in enumerate(sizes):

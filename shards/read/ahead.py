@@ -1,32 +1,36 @@
 """Reading ahead: an epoch's windows to blocks to batches, in threads.
 
 Work goes to a thread pool in the order in which it is needed: the blocks of the next window, a few with
-each batch of this one, so that the reading is spread evenly; then the window's
-:class:`~holoshard.shards.read.batch.Pool`; then its batches, a few ahead of the consumer. A task only ever
-waits for tasks that were handed in before it, so one thread is enough, and nothing is read that the order
-does not name.
+each batch of this one, so that the reading is spread evenly, each into its place in the window's
+:class:`~holoshard.shards.read.pool.Pool`; then the window's batches, a few ahead of the consumer. A task
+only ever waits for tasks that were handed in before it, so one thread is enough, and nothing is read that
+the order does not name.
 
-Held at once are one window, the blocks of the next, and some batches, whatever the size of the data set.
+Held at once are the pools of two windows and some batches, whatever the size of the data set.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import FormatError, HoloshardError
 from ..format.block import Block
+from ..format.chunks import EMPTY
 from ..format.container import Span
-from .batch import ATOM_RESIDUE_TYPE, Batch, Pool, rotations
-from .crop import crop, with_residue_type
+from .batch import ATOM_RESIDUE_TYPE, Batch, rotations
+from .crop import crop, residue_type_field, with_residue_type
 from .kept import Keep, arrays_of, block_of, name_of
+from .memory import Memory
 from .order import Rows, share
+from .pool import Pool, Room
 
 if TYPE_CHECKING:
     from .stream import Stream
@@ -45,9 +49,17 @@ class Blocks(Protocol):
     """Data set row of each block's first complex, ascending, shape (n_blocks,)."""
 
     def read(
-        self, block: int, keys: Sequence[str] | None = None, raw: bool = False, fetch: Any = None
+        self,
+        block: int,
+        keys: Sequence[str] | None = None,
+        raw: bool = False,
+        fetch: Any = None,
+        out: Mapping[str, NDArray[Any]] = EMPTY,
     ) -> Block:
-        """Decode the named fields of one block."""
+        """Decode the named fields of one block, into ``out`` where that fits."""
+
+    def room(self, block: int, keys: Sequence[str]) -> Room:
+        """What :meth:`read` unpacks the named fields to, if they stay raw."""
 
     def spans(self, block: int, keys: Sequence[str] | None = None) -> Sequence[Span]:
         """The byte ranges that :meth:`read` fetches."""
@@ -79,7 +91,7 @@ class StreamOptions:
     keep: Keep | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Window:
     """A window's share of this rank: the rows of each step, and the blocks they lie in."""
 
@@ -87,7 +99,9 @@ class _Window:
     steps: list[Rows]
     sizes: list[int]  # of the global batches
     needs: Rows
-    pool: Future[Pool] | None = None
+    pool: Pool | None = None
+    landed: dict[int, Future[None]] = field(default_factory=dict)  # block -> when it is in the pool
+    ready: Future[None] | None = None
 
 
 class ReadAhead:
@@ -98,16 +112,16 @@ class ReadAhead:
         self.every, self.offset = every, offset
         self.options = stream.options
         self.stored = stored_fields(stream.keys, self.options.max_atoms)
+        self.pooled = tuple(dict.fromkeys([*stream.keys, "n_ligand_atoms"]))
         threads = self.options.threads
         self.threads = ThreadPoolExecutor(threads, "holoshard-stream") if threads > 0 else None
         self.ahead = AHEAD if threads > 0 else 1
-        self.held: dict[int, Future[Block]] = {}
+        self.memory = Memory()
 
     def close(self) -> None:
         """Forget what has not begun, and wait for what has."""
         if self.threads is not None:
             self.threads.shutdown(wait=True, cancel_futures=True)
-        self.held.clear()
 
     def submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Do some work in a thread, or now if there are none; what it raises comes out of the future."""
@@ -125,18 +139,22 @@ class ReadAhead:
         ready: deque[Future[Batch]] = deque()
         plans = (self.plan(w, step) for w in range(self._window_of(step), self.order.n_windows))
         windows = (plan for plan in plans if plan is not None)
-        window = next(windows, None)
+        before, window = None, next(windows, None)
         while window is not None:
             following = next(windows, None)
-            self.open(window, following)
+            self.read(window, window.needs, before)
+            window.ready = self.submit(_all, list(window.landed.values()))
             n = len(window.steps)
+            late = min(self.ahead, n - 1)  # by then the pool of the window before is free
             for i in range(n):
-                if following is not None:  # its blocks, evenly over the batches of this one
-                    self.read(following.needs[share(len(following.needs), i, n)])
-                ready.append(self.submit(self.collate, window, i))
+                if following is not None and i >= late:  # its blocks, evenly over the batches of this one
+                    needs = following.needs[share(len(following.needs), i - late, n - late)]
+                    self.read(following, needs, window)
+                ready.append(self.submit(self.collate, window, window.pool, i))
                 if len(ready) >= self.ahead:
                     yield ready.popleft().result()
-            window = following
+            before, window = window, following
+            before.pool = None
         while ready:
             yield ready.popleft().result()
 
@@ -176,35 +194,49 @@ class ReadAhead:
         """Block of each data set row."""
         return np.searchsorted(self.stream.blocks.first_complex, rows, side="right") - 1
 
-    def read(self, blocks: Rows) -> None:
-        """Hand in the reading of blocks that are not held."""
+    def read(self, window: _Window, blocks: Rows, before: _Window | None) -> None:
+        """Hand in the reading of those of a window's blocks that are not on their way."""
+        if window.pool is None:
+            window.pool = Pool(
+                [self.room(block) for block in window.needs.tolist()], self.pooled,
+                self.options.pad_multiple, self.memory,
+            )  # fmt: skip
         for block in blocks.tolist():
-            if block not in self.held:
-                self.held[block] = self.submit(self.read_block, block)
+            if block in window.landed:
+                continue
+            i = int(np.searchsorted(window.needs, block))
+            if before is not None and before.pool is not None and block in before.landed:
+                there = int(np.searchsorted(before.needs, block))
+                work = self.submit(_copy, before.landed[block], before.pool, there, window.pool, i)
+            else:
+                work = self.submit(self.land, window.pool, i, block)
+            window.landed[block] = work
 
-    def open(self, window: _Window, following: _Window | None) -> None:
-        """Hand in what is still missing of a window, and its pool; keep only blocks that are needed again."""
-        self.read(window.needs)
-        futures = [self.held[block] for block in window.needs.tolist()]
-        window.pool = self.submit(_pool, futures, self.options.pad_multiple)
-        again = set() if following is None else set(following.needs.tolist())
-        self.held = {block: future for block, future in self.held.items() if block in again}
+    def room(self, block: int) -> Room:
+        """What a block takes in a pool."""
+        room = self.stream.blocks.room(block, self.stored)
+        if ATOM_RESIDUE_TYPE not in self.stream.keys:
+            return room
+        derived = residue_type_field(room.fields)
+        return replace(room, fields={**room.fields, ATOM_RESIDUE_TYPE: derived})
+
+    def land(self, pool: Pool, i: int, block: int) -> None:
+        """Read a block into its place in a pool."""
+        if self.options.keep is None:
+            pool.land(i, self.decode(block, pool.regions(i)))
+        else:
+            kept = self.options.keep(self.kept_name(block), lambda: arrays_of(self.decode(block)))
+            pool.land(i, block_of(kept))
 
     def kept_name(self, block: int) -> str:
         """Name of a decoded block; see :class:`Keep`."""
         stream = self.stream
         return name_of(stream.fingerprint, block, self.stored, stream.keys, self.options.max_atoms)
 
-    def read_block(self, block: int) -> Block:
-        """One block as a batch needs it, decoded anew or kept."""
-        if self.options.keep is None:
-            return self.decode(block)
-        return block_of(self.options.keep(self.kept_name(block), lambda: arrays_of(self.decode(block))))
-
-    def decode(self, block: int) -> Block:
-        """Read one block, raw, and derive from it what a batch needs."""
+    def decode(self, block: int, out: Mapping[str, NDArray[Any]] = EMPTY) -> Block:
+        """Read one block, raw, and derive from it what a batch needs; unpack into ``out`` where it fits."""
         try:
-            decoded = self.stream.blocks.read(block, self.stored, raw=True, fetch=self.options.fetch)
+            decoded = self.stream.blocks.read(block, self.stored, raw=True, fetch=self.options.fetch, out=out)
         except HoloshardError:
             raise  # the reader says which file and block
         except Exception as error:
@@ -214,18 +246,19 @@ class ReadAhead:
             ) from error
         try:
             if ATOM_RESIDUE_TYPE in self.stream.keys:
-                decoded = with_residue_type(decoded)
+                decoded = with_residue_type(decoded, out.get(ATOM_RESIDUE_TYPE))
             if self.options.max_atoms is not None:
                 decoded = crop(decoded, self.options.max_atoms)
         except FormatError as error:
             raise FormatError(f"block {block} of the data set: {error}") from error
-        wanted = {*self.stream.keys, "n_ligand_atoms"}
-        return replace(decoded, columns={k: c for k, c in decoded.columns.items() if k in wanted})
+        return replace(decoded, columns={k: decoded.columns[k] for k in self.pooled})
 
-    def collate(self, window: _Window, i: int) -> Batch:
+    def collate(self, window: _Window, pool: Pool, i: int) -> Batch:
         """Gather the batch of step i of a window."""
-        assert window.pool is not None
-        pool, rows, options, stream = window.pool.result(), window.steps[i], self.options, self.stream
+        ready = window.ready
+        assert ready is not None
+        ready.result()
+        rows, options, stream = window.steps[i], self.options, self.stream
         block = np.searchsorted(window.needs, self.blocks_of(rows))
         slots = rows - stream.blocks.first_complex[window.needs][block] + pool.first[block]
         gather = pool.packed if options.layout == "packed" else pool.padded
@@ -237,9 +270,16 @@ class ReadAhead:
         return Batch(columns, rows, window.sizes[i], window.numbers[i], self.order.epoch)
 
 
-def _pool(futures: list[Future[Block]], multiple: int) -> Pool:
-    """Lay blocks end to end, once they are there."""
-    return Pool([future.result() for future in futures], multiple)
+def _all(futures: Sequence[Future[None]]) -> None:
+    """Wait for all, and raise what any of them did."""
+    for future in futures:
+        future.result()
+
+
+def _copy(landed: Future[None], old: Pool, there: int, new: Pool, here: int) -> None:
+    """A block that two windows share: from one pool to the next."""
+    landed.result()
+    new.land(here, old.block(there))
 
 
 def stored_fields(keys: Sequence[str], max_atoms: int | None) -> tuple[str, ...]:

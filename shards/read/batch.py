@@ -1,24 +1,14 @@
-"""Complexes of many lengths as the arrays a model eats, without a step of Python per complex.
-
-A :class:`Pool` holds the columns of some blocks end to end. For a padded batch of width N, each column is
-seen as overlapping runs of N rows, one beginning at every row; the batch is the runs that begin where its
-complexes do, copied in one call that moves whole runs. What a run holds beyond its complex is then set to
-zero, which touches only the places between the shortest and the longest complex of the batch.
-"""
+"""Complexes of many lengths as the arrays a model eats."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..complex import Axis
-from ..format.block import Block
-from ..format.codec import from_fixed
 from ..permutation import uniforms
 
 if TYPE_CHECKING:
@@ -125,93 +115,6 @@ class Batch:
         return tensors
 
 
-class Pool:
-    """Columns of several blocks, raw or not, end to end; a complex is a *slot*, counted through them all."""
-
-    def __init__(self, blocks: Sequence[Block], multiple: int = 1) -> None:
-        self.axes = {key: field.axis for key, field in blocks[0].fields.items() if key in blocks[0].columns}
-        self.multiple = multiple  # widths are rounded up to it
-        self.first = np.cumsum([0, *(b.n_complexes for b in blocks)])[:-1]  # slot of each block's first
-        self.starts: dict[Axis, Rows] = {}
-        self.counts: dict[Axis, Rows] = {}
-        for axis in dict.fromkeys(a for a in self.axes.values() if a != "complex"):
-            counts = np.concatenate([b.counts[axis] for b in blocks])
-            self.counts[axis], self.starts[axis] = counts, np.cumsum(counts) - counts
-        self.columns = {
-            key: _end_to_end(
-                [b.columns[key] for b in blocks],
-                0 if axis == "complex" else self._width(axis),
-                blocks[0].fields[key].per_unit,
-            )
-            for key, axis in self.axes.items()
-        }
-
-    def _width(self, axis: Axis, slots: Rows | None = None) -> int:
-        """Rows of the longest complex, at least 1, rounded up."""
-        counts = self.counts[axis] if slots is None else self.counts[axis][slots]
-        return -(-int(counts.max(initial=1)) // self.multiple) * self.multiple
-
-    def padded(self, slots: Rows, keys: Sequence[str]) -> dict[str, Array]:
-        """Gather slots to padded arrays; see :class:`Batch`."""
-        out, masks = self._runs(slots, keys)
-        for axis, mask in masks.items():
-            shortest = int(self.counts[axis][slots].min(initial=mask.shape[1]))
-            beyond = ~mask[:, shortest:]
-            for key in keys:
-                if self.axes[key] == axis:
-                    tail = out[key][:, shortest:]
-                    np.copyto(tail, 0, where=beyond.reshape(*beyond.shape, *[1] * (tail.ndim - 2)))
-            out[f"{axis}_mask"] = mask
-        if "atom" in masks:
-            ligand = self.columns["n_ligand_atoms"][slots]
-            out["ligand_mask"] = np.arange(masks["atom"].shape[1]) < ligand[:, None]
-        return out
-
-    def packed(self, slots: Rows, keys: Sequence[str]) -> dict[str, Array]:
-        """Gather slots end to end; see :class:`Batch`."""
-        out, masks = self._runs(slots, keys)
-        bounds: dict[Axis, Rows] = {}
-        for axis, mask in masks.items():
-            bounds[axis] = np.concatenate([[0], np.cumsum(self.counts[axis][slots])])
-            out.update({key: _where(out[key], mask) for key in keys if self.axes[key] == axis})
-            out[f"{axis}_cu_seqlens"] = bounds[axis].astype(np.int32)
-        if "atom" in masks:
-            counts = np.diff(bounds["atom"])
-            out["atom_batch"] = np.repeat(np.arange(len(slots), dtype=np.int32), counts)
-            ligand = self.columns["n_ligand_atoms"][slots]
-            out["ligand_mask"] = (np.arange(masks["atom"].shape[1]) < ligand[:, None])[masks["atom"]]
-            if "bond_atoms" in out:
-                offset = np.repeat(bounds["atom"][:-1], np.diff(bounds["bond"]))[:, None]
-                out["bond_atoms"] = (out["bond_atoms"] + offset).astype(np.int32)
-        return out
-
-    def _runs(self, slots: Rows, keys: Sequence[str]) -> tuple[dict[str, Array], dict[Axis, Array]]:
-        """Return columns of the slots, ragged ones with whatever comes after each complex, and masks."""
-        masks: dict[Axis, Array] = {}
-        out = dict[str, Array]()
-        for key in keys:
-            axis, column = self.axes[key], self.columns[key]
-            if axis == "complex":
-                out[key] = column[slots]
-                continue
-            if axis not in masks:
-                masks[axis] = np.arange(self._width(axis, slots)) < self.counts[axis][slots][:, None]
-            width = masks[axis].shape[1]
-            runs = np.ndarray(
-                len(column) - width + 1, f"V{width * column.strides[0]}", column, strides=column.strides[:1]
-            )
-            run = runs[self.starts[axis][slots]].view(column.dtype)
-            out[key] = run.reshape(len(slots), width, *column.shape[1:])
-        return out, masks
-
-
-def _where(array: Array, mask: Array) -> Array:
-    """Rows of a padded array where the mask is true, moved as whole rows."""
-    row = array.dtype.itemsize * math.prod(array.shape[2:])
-    rows = array.reshape(*mask.shape, row // array.dtype.itemsize).view(f"V{row}")[..., 0][mask]
-    return rows.view(array.dtype).reshape(len(rows), *array.shape[2:])
-
-
 def rotations(rows: Rows, seed: int, epoch: int) -> NDArray[np.float32]:
     """One rotation matrix a data set row, uniform over SO(3), shape (n, 3, 3).
 
@@ -230,23 +133,3 @@ def rotations(rows: Rows, seed: int, epoch: int) -> NDArray[np.float32]:
         [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
     ]
     return np.array(matrix).transpose(2, 0, 1).astype(np.float32)
-
-
-def _end_to_end(parts: Sequence[Array], after: int, per_unit: int) -> Array:
-    """Concatenate, with so many rows of zeros at the end: the last run may reach into them.
-
-    Stored integers of a fixed-point field become values on the way, which saves a copy.
-    """
-    n = sum(map(len, parts))
-    stored = per_unit > 0 and parts[0].dtype.kind == "i"
-    dtype = np.dtype(np.float32) if stored else np.result_type(*{p.dtype for p in parts})
-    out = np.empty((n + after, *parts[0].shape[1:]), dtype)
-    if stored:
-        begin = 0
-        for part in parts:
-            from_fixed(part, per_unit, out[begin : begin + len(part)])
-            begin += len(part)
-    else:
-        np.concatenate(parts, out=out[:n])
-    out[n:] = 0
-    return out

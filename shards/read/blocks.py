@@ -5,7 +5,7 @@ No HDF5 library, no lock and no Python per complex: this is the hot path.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..complex import RAGGED_AXES, Axis
 from ..errors import FormatError, UsageError
 from ..format.block import Block, blank, ragged_rows
-from ..format.chunks import COUNT_KEYS, check_pieces, unpack_block
+from ..format.chunks import COUNT_KEYS, EMPTY, check_pieces, unpack_block
 from ..format.codec import from_fixed
 from ..format.container import Span
 from ..format.table import Places
 from .fetch import Fetch, Pread
+from .pool import Room
 from .source import Source, open_source
 
 __all__ = ["Block", "BlockReader", "Fetch", "Pread", "ragged_rows"]
@@ -112,9 +114,16 @@ class BlockReader:
         return self.source.container.spans(path, places, row, wanted)
 
     def read(
-        self, block: int, keys: Sequence[str] | None = None, raw: bool = False, fetch: Fetch | None = None
+        self,
+        block: int,
+        keys: Sequence[str] | None = None,
+        raw: bool = False,
+        fetch: Fetch | None = None,
+        out: Mapping[str, NDArray[Any]] = EMPTY,
     ) -> Block:
         """One block with the fields ``keys`` (None: all); ``raw`` leaves fixed-point fields as integers.
+
+        ``out`` has arrays to unpack into, as :meth:`room` says; a column that does not fit is made anew.
 
         Raises ChecksumError or FormatError if the bytes are not those that were written. A field that
         this shard lacks and others have is blank: zeros, or NaN.
@@ -128,8 +137,19 @@ class BlockReader:
         where = self.name(block)
         pieces = self._pieces(block, places, row, keys, fetch or self.fetch, where)
         present = [k for k in keys if k in places.layout.index]
-        found = unpack_block(pieces, places, row, present, raw, where)
+        found = unpack_block(pieces, places, row, present, raw, where, out)
         return found if len(present) == len(keys) else self._fill(found, keys, raw)
+
+    def room(self, block: int, keys: Sequence[str]) -> Room:
+        """What :meth:`read` unpacks these fields of a block to, if they stay raw."""
+        places, row = self.places(block)
+        layout, fields = places.layout, self.source.manifest.fields
+        chunk_rows = layout.chunk_rows
+        rows: dict[Axis, int] = {"complex": layout.block_size}
+        for axis, n in zip(RAGGED_AXES, places.table.rows[row].tolist(), strict=True):
+            rows[axis] = max(1, -(-n // chunk_rows[axis])) * chunk_rows[axis] if axis in chunk_rows else n
+        own = {key: layout.fields.get(key, fields[key]) for key in keys}
+        return Room(int(self.block_complexes[block]), rows, own)
 
     def read_bytes(self, block: int, fetch: Fetch | None = None) -> bytes:
         """All chunk bytes of a block in the order of the layout; the same in every container."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..complex import Field
 from ..errors import FormatError
 from ..format.block import Block
 from .batch import ATOM_RESIDUE_TYPE
@@ -16,19 +18,34 @@ PAIRS: Final = 1 << 18  # atom pairs whose distances are held at once: 2 MiB, wh
 _FAR: Final = 2.0**46  # beyond 8,000 angstrom, in units of 1e-6 angstrom^2
 
 
-def with_residue_type(block: Block) -> Block:
-    """Add ``atom_residue_type``, the type of the residue of each atom, to a block's columns."""
-    residue, types = block.columns["residue"].astype(np.int64), block.columns["residue_type"]
+def with_residue_type(block: Block, out: NDArray[Any] | None = None) -> Block:
+    """Add ``atom_residue_type``, the type of the residue of each atom, to a block's columns.
+
+    ``out`` has room for it: (n_atoms or more,), of the dtype of ``residue_type``.
+    """
+    residue, types = block.columns["residue"], block.columns["residue_type"]
     atoms = block.counts["atom"]
-    if np.any(residue >= np.repeat(block.counts["residue"], atoms)):
+    some = atoms > 0
+    most = np.maximum.reduceat(residue, block.starts["atom"][some]) if some.any() else residue
+    if np.any(most >= block.counts["residue"][some]):
         raise FormatError("an atom's residue lies outside its complex; expected a row of its residue axis")
-    row = residue + np.repeat(block.starts["residue"], atoms)
-    field = replace(block.fields["residue_type"], axis="atom")
+    row = np.repeat(block.starts["residue"], atoms)
+    row += residue
+    found = (
+        types[:0]
+        if not len(types)
+        else np.take(types, row, out=None if out is None else out[: len(row)], mode="clip")
+    )
     return replace(
         block,
-        fields={**block.fields, ATOM_RESIDUE_TYPE: field},
-        columns={**block.columns, ATOM_RESIDUE_TYPE: types[row]},
+        fields={**block.fields, ATOM_RESIDUE_TYPE: residue_type_field(block.fields)},
+        columns={**block.columns, ATOM_RESIDUE_TYPE: found},
     )
+
+
+def residue_type_field(fields: Mapping[str, Field]) -> Field:
+    """The field of ``atom_residue_type``."""
+    return replace(fields["residue_type"], axis="atom")
 
 
 def crop(block: Block, max_atoms: int) -> Block:

@@ -7,7 +7,10 @@ import threading
 import weakref
 from typing import Any, Protocol
 
+import numpy as np
+
 from ..errors import FormatError
+from .memory import Memory
 
 _ALIVE: weakref.WeakSet[Pread] = weakref.WeakSet()
 MAX_OPEN = 256  # files kept open; a data set of 256 MiB shards reaches it at 64 GiB
@@ -29,20 +32,21 @@ class Pread:
     def __init__(self, max_open: int = MAX_OPEN) -> None:
         self.max_open = max_open
         self._lock = threading.Lock()
+        self._memory = Memory()
         self._open: dict[str, list[int]] = {}  # path -> [descriptor, readers]
         _ALIVE.add(self)
 
-    def __call__(self, path: str, offset: int, length: int) -> bytes:
+    def __call__(self, path: str, offset: int, length: int) -> memoryview:
         """See Fetch."""
         entry = self._acquire(path)
+        data, done = memoryview(self._memory.empty((length,), np.uint8)), 0
         try:
-            data = os.pread(entry[0], length, offset)
-            while len(data) < length:
-                more = os.pread(entry[0], length - len(data), offset + len(data))
-                if not more:
+            while done < length:
+                read = os.preadv(entry[0], [data[done:]], offset + done)
+                if not read:
                     break
-                data += more
-            return data
+                done += read
+            return data[:done]
         finally:
             with self._lock:
                 entry[1] -= 1
@@ -60,7 +64,7 @@ class Pread:
     @staticmethod
     def _descriptor(path: str) -> int:
         try:
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError as error:
             raise FormatError(f"{path} is missing from the data set; copy it again") from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from ..errors import UsageError
 from ..format.block import Block
+from ..format.chunks import EMPTY
 from ..format.container import Span
 from .blocks import BlockReader
 from .dataset import Dataset
 from .order import Rows
+from .pool import Room
 from .stream import Stream, StreamOptions
 
 
@@ -54,11 +56,21 @@ class Mixture:
         return which, rows - self.first_row[which]
 
     def read(
-        self, block: int, keys: Sequence[str] | None = None, raw: bool = False, fetch: Any = None
+        self,
+        block: int,
+        keys: Sequence[str] | None = None,
+        raw: bool = False,
+        fetch: Any = None,
+        out: Mapping[str, NDArray[Any]] = EMPTY,
     ) -> Block:
         """Decode a block, counted through the data sets."""
         reader, own = self._reader(block)
-        return reader.read(own, keys, raw, fetch)
+        return reader.read(own, keys, raw, fetch, out)
+
+    def room(self, block: int, keys: Sequence[str]) -> Room:
+        """What a block unpacks to."""
+        reader, own = self._reader(block)
+        return reader.room(own, keys)
 
     def spans(self, block: int, keys: Sequence[str] | None = None) -> list[Span]:
         """The ranges of bytes that :meth:`read` asks for."""

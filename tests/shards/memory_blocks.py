@@ -8,6 +8,7 @@ from random_complexes import random_complexes
 from holoshard.shards.format.block import Block
 from holoshard.shards.format.codec import from_fixed
 from holoshard.shards.format.records import stack
+from holoshard.shards.read.pool import Room
 
 
 class MemoryBlocks:
@@ -22,7 +23,10 @@ class MemoryBlocks:
         self.rows = np.arange(n)
         self.reads, self.broken = [], broken
 
-    def read(self, block, keys=None, raw=False, fetch=None):
+    def room(self, block, keys):
+        return Room.of(self.blocks[block])
+
+    def read(self, block, keys=None, raw=False, fetch=None, out=None):
         if block == self.broken:
             raise OSError("unplugged")
         self.reads.append(block)

@@ -11,12 +11,23 @@ from memory_blocks import MemoryBlocks
 from holoshard.shards.errors import FormatError
 from holoshard.shards.format.block import Block
 from holoshard.shards.format.codec import from_fixed
-from holoshard.shards.read.batch import ATOM_RESIDUE_TYPE, DEFAULT_FIELDS, Batch, Pool, rotations
+from holoshard.shards.read.batch import ATOM_RESIDUE_TYPE, DEFAULT_FIELDS, Batch, rotations
 from holoshard.shards.read.crop import crop, nearest, with_residue_type
+from holoshard.shards.read.pool import Pool, Room
 
 SOURCE = MemoryBlocks(40)
+
+
+def pool_of(blocks, multiple=1):
+    pool = Pool([Room.of(b) for b in blocks], [*DEFAULT_FIELDS], multiple)
+    pool.buffer[:] = 0xA5  # whatever was there before must not come through
+    for i, block in enumerate(blocks):
+        pool.land(i, block)
+    return pool
+
+
 POOLS = {
-    m: Pool([with_residue_type(SOURCE.read(b, raw=m == 1)) for b in range(len(SOURCE.blocks))], m)
+    m: pool_of([with_residue_type(SOURCE.read(b, raw=m == 1)) for b in range(len(SOURCE.blocks))], m)
     for m in (1, 8)
 }
 POOL = POOLS[1]
