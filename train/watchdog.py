@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import json
 import os
 import sys
 import threading
@@ -35,6 +36,8 @@ class Watchdog:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:  # fmt: skip
         self._end.set()
+        if self._thread.is_alive():
+            self._thread.join()  # a thread that still runs while Python ends can abort the process
 
     def beat(self) -> None:
         """Show a sign of life."""
@@ -56,16 +59,16 @@ class Watchdog:
 
 
 def last_collectives(n: int = 3) -> str:
-    """The newest exchanges that NCCL recorded, where TORCH_NCCL_TRACE_BUFFER_SIZE made it record."""
+    """The newest exchanges of this process, as torch's flight recorder has them, with NCCL and with gloo."""
     try:
-        import json
-
         from torch._C import _distributed_c10d as c10d
 
-        trace = json.loads(c10d._dump_nccl_trace_json())  # type: ignore[attr-defined]
-        entries = trace.get("entries", [])[-n:]
-        return "last collectives: " + "; ".join(
-            f"{e.get('profiling_name')} {e.get('state')}" for e in entries
-        )
-    except (ImportError, AttributeError, RuntimeError, ValueError):
-        return "last collectives: not recorded by this backend; the stacks show the call that waits"
+        entries = json.loads(c10d._dump_fr_trace_json())["entries"]  # type: ignore[attr-defined]
+    except (ImportError, AttributeError, RuntimeError, ValueError, KeyError):
+        return "last collectives: this torch does not record them; the stacks show the call that waits"
+    told = [
+        f"{e['profiling_name']} {e['input_sizes']} in group {e['process_group'][0]}, number "
+        f"{e['collective_seq_id']}: {'ended' if e['retired'] else 'waits for others'}"
+        for e in entries[-n:]
+    ]
+    return "last collectives: " + ("; ".join(told) or "none")

@@ -4,6 +4,8 @@ import subprocess
 import sys
 import time
 
+from worlds import run_world
+
 from holoshard.train.watchdog import HUNG, Watchdog
 
 SCRIPT = """
@@ -25,6 +27,34 @@ def test_a_hang_prints_stacks_and_ends():
     assert "step 7, after forward" in done.stderr
     assert "in stuck_here" in done.stderr
     assert "last collectives" in done.stderr
+
+
+def all_but_one_meet():
+    """A world in which one process never comes to a sum."""
+    import os
+
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    with Watchdog(2.0, dist.get_rank(), lambda: "a sum"):
+        dist.all_reduce(torch.ones(3))
+        if dist.get_rank() == 1:
+            print("pid", os.getpid(), flush=True)
+            time.sleep(60)
+        dist.all_reduce(torch.ones(5))
+
+
+def test_every_process_tells_its_last_collectives(capfd):
+    assert run_world(2, all_but_one_meet, ok=False) == [HUNG, HUNG]
+    err = capfd.readouterr().err
+    assert "process 0 has made no step" in err
+    assert "process 1 has made no step" in err
+    told = [line for line in err.splitlines() if line.startswith("last collectives")]
+    waits, ends = sorted(told, key=len, reverse=True)
+    assert "all_reduce [[5]] in group 0, number 2: waits for others" in waits
+    assert "all_reduce [[3]] in group 0, number 1: ended" in ends
+    assert "waits" not in ends
 
 
 def test_signs_of_life_keep_it_quiet():
