@@ -40,6 +40,7 @@ from holoshard.train.flops import training_flops
 from holoshard.train.launch import free_port, loopback
 from holoshard.train.loop import Trainer
 from holoshard.train.model.loss import affinity_loss
+from holoshard.train.model.pairs import with_near
 from holoshard.train.model.transformer import AffinityTransformer
 from holoshard.train.optimizer import make_optimizer
 from holoshard.train.parallel.apply import build_model
@@ -113,6 +114,7 @@ class Steps:
     def bare(self, batch: Tensors) -> None:
         """Forward, backward and optimizer, and nothing else."""
         labels = batch["pk"], batch["pk_relation"], batch["weight"]
+        batch = with_near(batch, self.trainer.config.model.cutoff)
         loss = affinity_loss(self.model(batch), *labels, self.trainer.config.loss)
         (loss / batch["weight"].sum()).backward()
         self.optimizer.step()
@@ -163,9 +165,9 @@ def of_matmul_peak(batch: Tensors, n: int) -> float:
     """Share of the speed of a matrix product that forward and backward reach at 512 channels."""
     config = ModelConfig(width=512, layers=4, heads=8, rbf=32)
     model = AffinityTransformer(config)
-    piece = {name: value[:4] for name, value in batch.items()}
+    piece = with_near({name: value[:4] for name, value in batch.items()}, config.cutoff)
     rows, atoms = piece["atom_mask"].shape  # padding is computed too
-    flops = training_flops(config, rows * atoms, rows * atoms * atoms)
+    flops = training_flops(config, rows * atoms, rows * atoms * atoms, len(piece["near"]))
     a = torch.randn(1024, 1024)
     shares = []
     for i in range(n + 1):
@@ -180,7 +182,7 @@ def checkpointing(config: TrainConfig, batch: Tensors, n: int) -> tuple[float, f
     """Share of the peak memory that recomputing every second layer saves, and its time over that without."""
     from torch.distributed._tools.mem_tracker import MemTracker
 
-    world = start(config)
+    world, batch = start(config), with_near(batch, config.model.cutoff)
     peak, seconds = {}, {}
     models = {}
     for mode in ("none", "layers"):

@@ -10,7 +10,7 @@ from ..shards.complex import BOND_ORDERS
 from .config import ModelConfig
 
 
-def training_flops(config: ModelConfig, tokens: float, pairs: float) -> float:
+def training_flops(config: ModelConfig, tokens: float, pairs: float, near: float | None = None) -> float:
     """Floating-point operations of forward and backward, by the usual account.
 
     As in PaLM, appendix B (doi:10.48550/arXiv.2204.02311): a multiplication and an addition are two;
@@ -20,14 +20,16 @@ def training_flops(config: ModelConfig, tokens: float, pairs: float) -> float:
     ----------
     tokens : real atoms of the batch
     pairs : sum over complexes of their atoms squared
+    near : those of them whose features are mapped to biases; all if None
     """
     D, L, H = config.width, config.layers, config.heads
-    heads = sum(config.attention_heads)  # of all layers: L * H unless some were pruned
     P = config.rbf + len(BOND_ORDERS)
+    heads = sum(config.attention_heads)  # of all layers: L * H unless some were pruned
     inner = heads * D // H
     token = 4 * D * inner + L * 2 * D * config.feed_forward + 2 * D * D  # of layers and neighbourhood
-    pair = 2 * inner + heads * P + D + H * P  # scores, weighted values and bias; the neighbourhood's sum
-    return 6.0 * (token * tokens + pair * pairs)
+    pair = 2 * inner + D  # scores and weighted values; the neighbourhood's sum
+    biases = (heads + H) * P * (pairs if near is None else near)
+    return 6.0 * (token * tokens + pair * pairs + biases)
 
 
 def matmul_peak(device: torch.device, dtype: torch.dtype, size: int = 512, seconds: float = 0.2) -> float:

@@ -37,7 +37,8 @@ class Meter:
     def read(self, seconds: float) -> dict[str, float]:
         """Mean loss and rates of the steps that took `seconds`; begins anew. Every process must call it."""
         loss, samples, tokens, pairs = self.world.sum(self._sums).tolist()
-        flops = training_flops(self.config.model, tokens, pairs) / seconds / self.world.size
+        # How many pairs were near is not known here, and the maps of their features are little: left out.
+        flops = training_flops(self.config.model, tokens, pairs, near=0.0) / seconds / self.world.size
         figures = {
             "loss": loss / self._steps if self._steps else math.nan,
             "samples_per_s": samples / seconds,
