@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
@@ -52,11 +52,12 @@ class Output:
 app = App(name="cache", help=HELP, help_format="plaintext", result_action="return_value")
 OUTPUT = Output()
 Out = Annotated[Output, Parameter(name="*")]
+Kind = Literal["cache", "decoded"]
 Tiers = Annotated[list[str], Parameter(negative=(), consume_multiple=True)]
 
 
 @app.command
-def stat(folder: Path, *, output: Out = OUTPUT) -> dict[str, Any]:
+def stat(folder: Path, *, kind: Kind = "cache", output: Out = OUTPUT) -> dict[str, Any]:
     """Say what a folder's cache holds.
 
     Examples::
@@ -65,9 +66,11 @@ def stat(folder: Path, *, output: Out = OUTPUT) -> dict[str, Any]:
     Parameters
     ----------
     folder
-        The folder of a tier, as the configuration names it.
+        The folder of a tier, as the configuration names it; /dev/shm for shared.
+    kind
+        cache, or decoded for decoded blocks.
     """
-    tier = _tier(folder)
+    tier = _tier(folder, kind)
     account = tier.account()
     if account is None:
         raise SettingError(f"{folder}: its cache cannot be opened; see the warning above")
@@ -124,7 +127,7 @@ def warm(
 
 
 @app.command
-def verify(folder: Path, *, output: Out = OUTPUT) -> dict[str, Any]:
+def verify(folder: Path, *, kind: Kind = "cache", output: Out = OUTPUT) -> dict[str, Any]:
     """Check every block of a folder's cache and drop those that are damaged.
 
     Examples::
@@ -134,8 +137,10 @@ def verify(folder: Path, *, output: Out = OUTPUT) -> dict[str, Any]:
     ----------
     folder
         The folder of a tier.
+    kind
+        cache, or decoded for decoded blocks.
     """
-    tier = _tier(folder)
+    tier = _tier(folder, kind)
     account = tier.account()
     if account is None:
         raise SettingError(f"{folder}: its cache cannot be opened; see the warning above")
@@ -152,7 +157,9 @@ def verify(folder: Path, *, output: Out = OUTPUT) -> dict[str, Any]:
 
 
 @app.command
-def clear(folder: Path, *, data: Path | None = None, output: Out = OUTPUT) -> dict[str, Any]:
+def clear(
+    folder: Path, *, data: Path | None = None, kind: Kind = "cache", output: Out = OUTPUT
+) -> dict[str, Any]:
     """Drop the blocks of a folder's cache, of one data set or of all.
 
     Readers that use them go on; they fetch again.
@@ -168,8 +175,10 @@ def clear(folder: Path, *, data: Path | None = None, output: Out = OUTPUT) -> di
         The folder of a tier.
     data
         Only the blocks of this data set.
+    kind
+        cache, or decoded for decoded blocks.
     """
-    tier = _tier(folder)
+    tier = _tier(folder, kind)
     account = tier.account()
     if account is None:
         raise SettingError(f"{folder}: its cache cannot be opened; see the warning above")
@@ -227,9 +236,9 @@ def advise(
     return {"data_bytes": n_bytes, "hit_ratio": ratios, "shuffle": found.shuffle, "policy": found.policy}
 
 
-def _tier(folder: Path) -> DiskTier:
+def _tier(folder: Path, kind: str) -> DiskTier:
     """The tier of a folder, whatever its capacity."""
-    tier = DiskTier(folder, 1 << 62)
+    tier = DiskTier(folder, 1 << 62, kind=kind)
     if not tier.root.is_dir():
         raise SettingError(f"{folder} holds no cache of this user ({tier.root.name} is missing)")
     return tier

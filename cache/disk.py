@@ -39,11 +39,12 @@ class DiskTier:
 
     Parameters
     ----------
-    folder : where the cache may make its own folder, ``holoshard-cache-UID``
+    folder : where the cache may make its own folder, ``holoshard-KIND-UID``
     capacity : most bytes of the disk that are taken, in whole pages of 4 KiB, by all processes together
     policy : who leaves when it is full; blocks of data sets that no process uses always leave first
     read_only : use what is there, write nothing
     spare : part of the file system that is left free, whatever the capacity
+    kind : tiers of another kind in the same folder have a capacity of their own
     patience_s : seconds to wait for another process's fetch of the same block before fetching it here, too
     """
 
@@ -55,6 +56,7 @@ class DiskTier:
         *,
         read_only: bool = False,
         name: str = "",
+        kind: str = "cache",
         spare: float = SPARE,
         patience_s: float = PATIENCE_S,
     ) -> None:
@@ -63,7 +65,8 @@ class DiskTier:
         self.folder, self.capacity, self.policy = Path(folder), capacity, policy or NeverEvict()
         self.read_only, self.name, self.spare = read_only, name or str(folder), spare
         self.patience_s = patience_s
-        self.root = self.folder / f"holoshard-cache-{os.getuid()}"
+        self.kind = kind
+        self.root = self.folder / f"holoshard-{kind}-{os.getuid()}"
         local = self.root / f"node-{os.uname().nodename}"  # see Account
         self._root = str(local if local.is_dir() else self.root)
         self.counters = Counters()
@@ -311,7 +314,7 @@ class DiskTier:
     # -- copies -------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("folder", "capacity", "policy", "read_only", "name", "spare", "patience_s")
+        names = ("folder", "capacity", "policy", "read_only", "name", "kind", "spare", "patience_s")
         return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -25,6 +25,7 @@ class SharedTier(DiskTier):
     ----------
     capacity : most bytes taken, in whole pages, by all processes of the node together
     policy : who leaves when it is full
+    kind : tiers of another kind have a capacity of their own
     folder : a mounted tmpfs
     """
 
@@ -34,9 +35,10 @@ class SharedTier(DiskTier):
         policy: Policy | None = None,
         *,
         name: str = "shared",
+        kind: str = "cache",
         folder: str | Path = MEMORY,
     ) -> None:
-        super().__init__(folder, capacity, policy, name=name)
+        super().__init__(folder, capacity, policy, name=name, kind=kind)
 
     def _open(self) -> Account:
         account = super()._open()
@@ -50,4 +52,4 @@ class SharedTier(DiskTier):
         return memoryview(mmap.mmap(fd, size, access=mmap.ACCESS_READ) if size else b"")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"capacity": self.capacity, "policy": self.policy, "name": self.name, "folder": self.folder}
+        return {name: getattr(self, name) for name in ("capacity", "policy", "name", "kind", "folder")}

@@ -197,11 +197,12 @@ def _nested(tier: Tier, key: Key, load: Callable[[], Data]) -> Callable[[], Data
     return lambda: tier.load(key, load)
 
 
-def parse_tier(text: str, policy: str = "never", read_only: bool = False) -> Tier:
+def parse_tier(text: str, policy: str = "never", read_only: bool = False, kind: str = "cache") -> Tier:
     """A tier as a configuration writes it.
 
     ``memory:2GiB`` is of the process, ``shared:16GiB`` of all processes of the node, ``/local/nvme:256GiB`` a
     folder, and ``package.module:Class:64GiB`` a tier of your own, made by ``Class(capacity)``.
+    Tiers of another ``kind`` in the same place have a capacity of their own.
     """
     place, colon, size = text.rpartition(":")
     if not colon or not place:
@@ -209,10 +210,11 @@ def parse_tier(text: str, policy: str = "never", read_only: bool = False) -> Tie
     if place == "memory":
         return MemoryTier(parse_size(size), policy_named(policy))
     if place == "shared":
-        return SharedTier(parse_size(size), policy_named(policy))
+        return SharedTier(parse_size(size), policy_named(policy), kind=kind)
     if OWN.fullmatch(place):
         return _own_tier(place, parse_size(size))
-    return DiskTier(Path(place).expanduser(), parse_size(size), policy_named(policy), read_only=read_only)
+    folder = Path(place).expanduser()
+    return DiskTier(folder, parse_size(size), policy_named(policy), read_only=read_only, kind=kind)
 
 
 def _own_tier(place: str, capacity: int) -> Tier:

@@ -324,6 +324,8 @@ def check(config: TrainConfig, source: str = "the configuration") -> None:
         for tier in (*config.cache.tiers, *filter(None, [config.cache.decoded])):
             parse_tier(tier)
         parse_size(config.cache.prefetch)
+        if config.cache.whole and not config.cache.tiers:
+            refuse("cache.whole", "false, or cache.tiers to read the shards into")
     except CacheError as error:
         raise ConfigError(f"{source}: [cache]: {error}") from error
     model, parallel, precision = config.model, config.parallel, config.precision

@@ -56,7 +56,8 @@ class Reading:
             if config.data.shuffle == "local" and cache.tiers:
                 self.share = place(world, self._stream(world, 0, 0), self.cache)
         if cache.decoded:
-            tier = parse_tier(cache.decoded, self.policy([parse_tier(cache.decoded).capacity]))
+            policy = self.policy([parse_tier(cache.decoded).capacity])
+            tier = parse_tier(cache.decoded, policy, kind="decoded")
             tier.name = "decoded"
             self.kept = Decoded(tier, dataset.manifest.fingerprint, self._reused)
 

@@ -113,6 +113,7 @@ def test_warm_reads_neighbours_together_and_stops_at_damage(data):
         (["warm", "DATA", "--tiers", "TMP:1GiB", "--split", "trial"], "splits train, test"),
         (["warm", "TMP", "--tiers", "TMP:1GiB"], "manifest.json is missing"),
         (["stat", "TMP"], "holds no cache"),
+        (["clear", "TMP", "--kind", "decoded"], "holoshard-decoded"),
         (["advise", "--tiers", "memory:1GiB"], "--size"),
         (["advise", "--size", "1GiB", "--tiers", "memory:1GiB", "--nodes", "0"], "one node"),
     ],

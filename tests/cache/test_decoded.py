@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -128,6 +129,9 @@ def open_plain(stream, monkeypatch):
 
 
 def test_the_configuration_names_it():
-    tier = parse_tier("shared:1MiB")
-    assert isinstance(tier, SharedTier)
-    assert tier.capacity == 1 << 20
+    raw, decoded = parse_tier("shared:1MiB"), parse_tier("shared:2MiB", kind="decoded")
+    assert isinstance(raw, SharedTier)
+    assert (raw.capacity, decoded.capacity) == (1 << 20, 2 << 20)
+    assert raw.root != decoded.root  # each has an account of its own
+    again = pickle.loads(pickle.dumps(decoded))
+    assert (again.root, again.capacity) == (decoded.root, decoded.capacity)
