@@ -134,7 +134,8 @@ def test_the_shuffle_by_name(text, value):
     ("text", "words"),
     [('tiers = ["nvme"]', "memory:2GiB"), ("tiers = 3", "a list"), ("tiers = [3]", r"cache.tiers\[0\]"),
      ('prefetch = "lots"', "not a size"), 
-     ('decoded = "nvme"', "memory:2GiB"), ('policy = "best"', "clairvoyant"), ("whole = true", "cache.tiers"), ("readers = 0", "at least 1")],
+     ('decoded = "nvme"', "memory:2GiB"), ('policy = "best"', "clairvoyant"), ("whole = true", "cache.tiers"),
+     ("readers = 0", "at least 1")],
 )  # fmt: skip
 def test_wrong_tables_are_named(text, words):
     with pytest.raises(ConfigError, match=words):
