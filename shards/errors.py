@@ -4,6 +4,7 @@ HoloshardError            anything this package raises on purpose
 ├── UsageError            the call is wrong: a bad option, a missing folder          exit code 2
 │   └── ConfigError       a key, type or combination in a configuration is wrong
 ├── MissingExtraError     a package of an optional extra is not installed            exit code 2
+├── WriteError            a file cannot be written: the disk is full, say            exit code 2
 └── DataError             the data is wrong                                          exit code 1
     ├── NothingKeptError  a stage ended with no complex at all
     ├── StructureError    one structure, ligand or label cannot be used (never ends a run)
@@ -43,6 +44,12 @@ class MissingExtraError(HoloshardError):
             f"this needs the package {package!r}, which is not installed; "
             f"install it with: pip install 'holoshard[{extra}]'"
         )
+
+
+class WriteError(HoloshardError, OSError):
+    """A file cannot be written: the disk is full, or a quota or a size limit is reached."""
+
+    exit_code = 2
 
 
 class DataError(HoloshardError):

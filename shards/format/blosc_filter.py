@@ -16,6 +16,8 @@ from typing import Final
 
 import h5py
 
+from ..errors import WriteError
+
 BLOSC_FILTER: Final = 32001
 
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_size_t)
@@ -49,12 +51,17 @@ def blosc_named() -> Iterator[None]:
             _users += 1
             if _users == 1:
                 h5py.h5z.register_filter(ctypes.addressof(_NAME))
+    closed = True
     try:
         yield
+    except WriteError:
+        closed = False
+        raise
     finally:
         with _lock:
             if lent:
                 _users -= 1
-                if not _users:
-                    with suppress(RuntimeError):  # another thread has a file open that uses the name
-                        h5py.h5z.unregister_filter(BLOSC_FILTER)
+            # To unregister a filter HDF5 flushes its open files, and crashes on one that it could not write.
+            if lent and not _users and closed:
+                with suppress(RuntimeError):  # another thread has a file open that uses the name
+                    h5py.h5z.unregister_filter(BLOSC_FILTER)

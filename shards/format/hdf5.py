@@ -8,6 +8,7 @@ this is checked after writing, and the true offsets go into the block table. Nee
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FormatError
+from ..errors import FormatError, WriteError
 from .blosc_filter import BLOSC_FILTER, blosc_named
 from .codec import Codec
 from .container import ShardHeader, Span, parse_header
@@ -84,8 +85,14 @@ def create(path: Path, reserved: int = 2048) -> Iterator[h5py.File]:
     access.set_file_locking(False, True)
     creation = h5py.h5p.create(h5py.h5p.FILE_CREATE)
     creation.set_obj_track_times(False)
-    with h5py.File(h5py.h5f.create(os.fsencode(path), h5py.h5f.ACC_EXCL, creation, access)) as file:
-        yield file
+    try:
+        with h5py.File(h5py.h5f.create(os.fsencode(path), h5py.h5f.ACC_EXCL, creation, access)) as file:
+            yield file
+    except (OSError, RuntimeError) as error:  # HDF5 knows of a full disk only by a line of its own
+        found = re.search(r"errno = (\d+)", str(error))
+        if found is None:
+            raise
+        raise WriteError(f"{path} cannot be written: {os.strerror(int(found[1]))}") from error
     sync(path)
 
 

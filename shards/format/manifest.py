@@ -168,6 +168,9 @@ def _from_json(data: Mapping[str, Any]) -> Manifest:
         )
         for s in data["shards"]
     )  # fmt: skip
+    for name, words in data.get("vocabularies", {}).items():
+        if any(a != b for a, b in zip(words, VOCABULARIES.get(name, ()), strict=False)):
+            raise ValueError(f"its words for {name} are not those of this format")
     index = data["index"]
     if not re.fullmatch(r"index(-[0-9]{1,9})?\.h5", _text(index["name"])):
         raise ValueError(f"the index is called {index['name']!r}, expected {INDEX}")

@@ -21,6 +21,7 @@ from ..format.manifest import Manifest
 from ..read.dataset import Dataset, open_dataset
 from .generations import alone, recover
 from .groups import BUILT_IN, MMSEQS
+from .options import check_sizes
 from .pack import COPIES, MEMORY, PartSource, columns_of, kin_of, mixed
 from .rule import FREE, SPLITS, Facts, Rule, Split
 from .split import split
@@ -55,6 +56,7 @@ def append(
     ------
     UsageError : not a data set that pack made, or its rule cannot be followed
     """
+    check_sizes(None, shard_bytes, memory, threads)
     if not (out / "manifest.json").is_file():
         raise UsageError(f"{out} is not a data set; make one: holoshard shard PARTS --out {out}")
     with alone(out):

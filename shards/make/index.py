@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,26 @@ from .moments import Moments
 _POSITION: Final = next(field for field in FIELDS if field.key == "position")
 PLACES: Final = ("split", "shard", "block", "row")
 SIZES: Final[dict[str, Axis]] = {"n_atoms": "atom", "n_bonds": "bond", "n_residues": "residue"}
+
+
+@dataclass(frozen=True, slots=True)
+class SingleValues:
+    """What an index keeps of a block: ids, columns of one value a complex, sums over positions."""
+
+    ids: list[bytes]
+    columns: dict[str, NDArray[Any]]
+    moments: Moments
+
+
+def single_values(block: Block) -> SingleValues:
+    """Of a raw block."""
+    found: dict[str, NDArray[Any]] = {k: block.counts[a].astype(np.uint32) for k, a in SIZES.items()}
+    for key, field in block.fields.items():
+        if field.axis == "complex" and not field.shape and key in block.columns:
+            column = block.columns[key]
+            found[key] = from_fixed(column, field.per_unit) if field.per_unit else np.array(column)
+    ids = [t["id"].encode() for t in texts_of(block)]
+    return SingleValues(ids, found, Moments.of(block.columns["position"]))
 
 
 class IndexColumns:
@@ -44,21 +65,21 @@ class IndexColumns:
 
     def append(self, block: Block) -> None:
         """Take the single values a complex of a raw block, and sums over its positions."""
-        self._moments.append((len(self._ids), Moments.of(block.columns["position"])))
-        self._ids += [t["id"].encode() for t in texts_of(block)]
-        found: dict[str, NDArray[Any]] = {k: block.counts[a].astype(np.uint32) for k, a in SIZES.items()}
-        for key, field in block.fields.items():
-            if field.axis == "complex" and not field.shape and key in block.columns:
-                column = block.columns[key]
-                found[key] = from_fixed(column, field.per_unit) if field.per_unit else np.array(column)
+        self.add(single_values(block))
+
+    def add(self, told: SingleValues) -> None:
+        """Take what :func:`single_values` found in the next block."""
+        self._moments.append((len(self._ids), told.moments))
+        self._ids += told.ids
+        found, n = told.columns, len(told.ids)
         for key, column in found.items():
             if key not in self._columns:
                 self._columns[key] = [_blank(n, column) for n in self._sizes]
             self._columns[key].append(column)
         for key, columns in self._columns.items():
             if key not in found:
-                columns.append(_blank(block.n_complexes, columns[-1]))
-        self._sizes.append(block.n_complexes)
+                columns.append(_blank(n, columns[-1]))
+        self._sizes.append(n)
 
     def check_unique(self) -> None:
         """FormatError if an id comes twice."""

@@ -27,6 +27,7 @@ from ..format.manifest import Manifest
 from ..permutation import permutation, uniforms
 from ..read.blocks import BlockReader
 from ..read.dataset import open_dataset
+from .options import check_sizes
 from .rule import SPLITS, Facts, Rule
 from .split import split
 from .survey import Survey, distinct, part_files, survey
@@ -70,6 +71,7 @@ def pack(
     UsageError : no parts, or a split that these complexes cannot have
     NothingKeptError : the parts are empty
     """
+    check_sizes(block_size, shard_bytes, memory, threads)
     readers = [open_dataset(path).reader for path in part_files(parts)]
     total = sum(r.n_complexes for r in readers)
     if not total:

@@ -19,6 +19,7 @@ from ..errors import FormatError, UsageError
 from ..format.block import Block, concatenate
 from ..format.chunks import pack_block
 from ..format.container import ShardHeader
+from ..format.manifest import MANIFEST
 from ..format.table import crc32
 from ..read.blocks import BlockReader
 from ..read.dataset import Dataset, open_dataset
@@ -50,9 +51,9 @@ def repair(path: str | Path, parts: Sequence[str | Path], report: Report | None 
     source = dataset.reader.source
     if not source.has_index:
         raise UsageError(f"{path} is a single shard; ingest makes parts again")
-    if any(d.file == source.manifest.index_name for d in report.damage):
+    if any(d.file in (source.manifest.index_name, MANIFEST) for d in report.damage):
         raise FormatError(
-            f"{path}: {source.manifest.index_name} is damaged, so nothing says what was where; "
+            f"{path}: {MANIFEST} or {source.manifest.index_name} is damaged, so nothing says what was where; "
             "run holoshard shard again"
         )
     library = _Library([open_dataset(p) for p in part_files(map(Path, parts))])

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from ..complex import FIELDS
 from ..console import Progress
-from ..errors import UsageError
+from ..errors import FormatError, UsageError
 from ..format.block import Block
 from ..format.manifest import MANIFEST, read_manifest
 from ..format.records import texts_of
+from ..format.regular import regular
 from ..read.blocks import BlockReader
 from .rule import Facts
 
@@ -88,6 +89,10 @@ def part_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def _files_of(path: Path) -> list[Path]:
+    try:
+        regular(path)
+    except FormatError as error:
+        raise UsageError(str(error)) from error
     if not path.exists():
         raise UsageError(f"{path} does not exist; expected a part, or the --out folder of holoshard ingest")
     if path.suffix in (".h5", ".zarr"):

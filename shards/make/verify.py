@@ -21,27 +21,13 @@ from ..format.table import crc32
 from ..read.blocks import BlockReader
 from ..read.dataset import Dataset
 from ..read.source import open_source
+from .contradictions import contradictions
+from .damage import Damage
 from .files import file_sha256
+from .index import IndexColumns, SingleValues, single_values
+from .options import MAX_THREADS, within
 
 MAX_NAMED: Final = 20  # ids a message names
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Something that is not as it was written.
-
-    Attributes
-    ----------
-    file : file or folder in the data set
-    block : block within its shard, None for the file as a whole
-    reason : what was found and expected
-    ids : complexes that cannot be trusted, empty where only the file's frame is damaged
-    """
-
-    file: str
-    block: int | None
-    reason: str
-    ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +70,7 @@ def verify(path: str | Path, threads: int | None = None) -> Report:
     A data set folder: also the sha256 of every file, so that any flipped bit is found. Raises UsageError
     if there is nothing at ``path`` and FormatError if it cannot be opened at all (a damaged manifest).
     """
+    within("--threads", threads, MAX_THREADS)
     dataset = Dataset(BlockReader(open_source(Path(path), check_sizes=False)))
     reader = dataset.reader
     files = _file_jobs(dataset)
@@ -91,12 +78,19 @@ def verify(path: str | Path, threads: int | None = None) -> Report:
     with ThreadPoolExecutor(threads or cpu_count() or 1) as pool, progress(
         "verify", reader.n_blocks + len(files), "blocks and files"
     ) as bar:  # fmt: skip
-        jobs = [pool.submit(_check_file, dataset, *job) for job in files]
-        jobs += [pool.submit(_check_block, reader, block) for block in range(reader.n_blocks)]
-        for job in jobs:
+        of_files = [pool.submit(_check_file, dataset, *job) for job in files]
+        of_blocks = [pool.submit(_check_block, reader, block) for block in range(reader.n_blocks)]
+        told = IndexColumns()
+        for number in range(len(of_files) + len(of_blocks)):
+            job = of_files[number] if number < len(of_files) else of_blocks[number - len(of_files)]
             found = job.result()
-            damage += [] if found is None else [found]
+            if isinstance(found, Damage):
+                damage.append(found)
+            elif found is not None and reader.source.has_index and not damage:
+                told.add(found)
             bar.advance()
+    if reader.source.has_index and not damage:
+        damage += contradictions(dataset, told)
     named = _Names(dataset)
     damage = [named(d) for d in damage]
     return Report(Path(path), len(dataset), reader.n_blocks, tuple(damage))
@@ -122,32 +116,34 @@ def _check_file(dataset: Dataset, name: str, sha256: str, shard: int | None) -> 
             info = source.manifest.shards[shard]
             if (
                 header.layout != source.manifest.layouts[info.layout]
+                or header.n_complexes != info.n_complexes
                 or places.table.content() != info.content
+                or not np.array_equal(places.table.offset, source.places(shard).table.offset)
             ):
                 return Damage(name, None, "its header or block table is not that of the manifest")
     except FileNotFoundError:
         return Damage(name, None, "the file is missing")
-    except FormatError as error:
+    except (FormatError, OSError) as error:
         return Damage(name, None, str(error))
     return None
 
 
-def _check_block(reader: BlockReader, number: int) -> Damage | None:
+def _check_block(reader: BlockReader, number: int) -> Damage | SingleValues:
     shard = int(reader.shard[number])
     name = reader.source.manifest.shards[shard].name
     row = number - int(np.searchsorted(reader.shard, shard))
     try:
         places, row = reader.places(number)
         found = crc32(reader.read_bytes(number))
-        block = reader.read(number)
+        block = reader.read(number, raw=True)
         if found != places.table.crc32[row]:
             reason = f"checksum is {found:08x}, expected {places.table.crc32[row]:08x}"
             return Damage(name, row, reason)
         for reason in faults(block):
             return Damage(name, row, reason)
-    except FormatError as error:
+        return single_values(block)
+    except (FormatError, OSError) as error:
         return Damage(name, row, str(error).removeprefix(f"{reader.name(number)}: "))
-    return None
 
 
 def faults(block: Block) -> Iterator[str]:

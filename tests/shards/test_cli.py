@@ -88,6 +88,18 @@ def test_show(capsys, data, which):
         (["shard", "{}/ingested", "--out", "{}/x", "--split", "given"], "no complex has a column 'split'"),
         (["shard", "{}/ingested", "--out", "{}/x", "--split", "best"], "best"),
         (["shard", "{}/ingested", "--out", "{}/ingested"], "not a data set"),
+        (
+            ["shard", "{}/ingested", "--out", "{}/x", "--block-size", "0"],
+            "--block-size 0: expected 1",
+        ),
+        (["shard", "{}/ingested", "--out", "{}/x", "--block-size", "99999"], "--block-size 99999"),
+        (["shard", "{}/ingested", "--out", "{}/x", "--shard-bytes", "-5"], "--shard-bytes -5: expected 1"),
+        (["shard", "{}/ingested", "--out", "{}/x", "--memory", "0"], "--memory 0"),
+        (["shard", "{}/ingested", "--out", "{}/x", "--threads", "0"], "--threads 0: expected 1 to 1024"),
+        (["shard", "{}/ingested", "--out", "{}/x", "--seed", "-1"], "--seed -1"),
+        (["shard", "{}/ingested", "--out", "{}/x", "--fractions", "nan", "nan", "nan"], "add up to 1"),
+        (["verify", "{}/shards", "--threads", "-1"], "--threads -1"),
+        (["append", "{}/nowhere", "{}/ingested"], "does not exist"),
     ],
 )
 def test_a_wrong_call_is_one_line_and_exit_code_2(capsys, data, arguments, message):

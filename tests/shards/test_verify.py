@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import os
 import shutil
 from dataclasses import replace
 
@@ -10,7 +12,9 @@ from make_datasets import write_dataset
 from random_complexes import random_complexes
 
 from holoshard.shards.errors import FormatError, UsageError
+from holoshard.shards.format.manifest import _checksum
 from holoshard.shards.format.records import stack
+from holoshard.shards.make.files import file_sha256
 from holoshard.shards.make.repair import repair
 from holoshard.shards.make.verify import faults, verify
 from holoshard.shards.make.writer import write_part
@@ -218,3 +222,78 @@ def test_a_damaged_index_cannot_be_mended(folder, parts):
     flip(folder / "index.h5", 1500)
     with pytest.raises(FormatError, match="run holoshard shard again"):
         repair(folder, parts)
+
+
+# What is said twice, with checksums that are right
+
+
+def rewritten(folder, change):
+    """Change the manifest's plain data, and make its checksum right again."""
+    path = folder / "manifest.json"
+    data = json.loads(path.read_text())
+    data.pop("checksum")
+    change(data)
+    path.write_text(json.dumps({**data, "checksum": _checksum(data)}))
+
+
+@pytest.mark.parametrize(("name", "change"), [
+    ("statistics.train.n_labelled", lambda d: d["statistics"]["train"].update(n_labelled=1)),
+    ("statistics.test.pk_mean", lambda d: d["statistics"]["test"].update(pk_mean=5.0)),
+    ("statistics.train.position.max", lambda d: d["statistics"]["train"]["position"].update(max=[1, 2, 3])),
+    ("statistics.valid", lambda d: d["statistics"].update(valid={"n_complexes": 3})),
+    ("44 complexes were kept", lambda d: d["making"].update(
+        seen=46, same_id=1, same_content=0, id_conflicts=0, split={"left_out": 1})),
+])  # fmt: skip
+def test_a_manifest_that_contradicts_the_shards_is_found(folder, name, change):
+    rewritten(folder, change)
+    (found,) = verify(folder).damage
+    assert found.file == "manifest.json"
+    assert name.partition("statistics.")[2] in found.reason
+    with pytest.raises(FormatError, match="run holoshard shard again"):
+        repair(folder, [])
+
+
+@pytest.mark.parametrize(("message", "change"), [
+    ("splits are not those", lambda d: d["splits"].update(train=1)),
+    ("n_complexes", lambda d: d.update(n_complexes=91)),
+    ("its words for bond_order", lambda d: d["vocabularies"].update(bond_order=["single", "unknown"])),
+    ("position_scale", lambda d: d.update(position_scale=-1.0)),
+    ("generation 0", lambda d: d.update(generation=0)),
+    ("the index is called", lambda d: d["index"].update(name="index-2.h5.bak")),
+])  # fmt: skip
+def test_a_manifest_that_contradicts_itself_is_not_opened(folder, message, change):
+    rewritten(folder, change)
+    with pytest.raises(FormatError, match=message):
+        verify(folder)
+
+
+@pytest.mark.parametrize("name", ["pk", "n_atoms", "split", "row", "id", "flags"])
+def test_an_index_that_contradicts_the_shards_is_found(folder, name):
+    with h5py.File(folder / "index.h5", "r+", locking=False) as file:
+        column = file[f"index/{name}"]
+        column[1] = b"else" if name == "id" else column[1] + 1
+    rewritten(folder, lambda d: d["index"].update(
+        sha256=file_sha256(folder / "index.h5"), n_bytes=(folder / "index.h5").stat().st_size
+    ))  # fmt: skip
+    (found,) = verify(folder).damage
+    assert found.file == "index.h5"
+    assert found.reason.startswith(f"{name} of 1 complexes is not that of the shards: row 1 has")
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("name", ["train-00000.h5", "index.h5", "manifest.json"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path, complexes, name):
+    write_dataset(tmp_path / "set", complexes[:40])
+    (tmp_path / "set" / name).unlink()
+    os.mkfifo(tmp_path / "set" / name)
+    if name == "train-00000.h5":
+        with pytest.raises(FormatError, match="has 0 bytes"):
+            open_dataset(tmp_path / "set")
+        assert any("neither a file nor a folder" in d.reason for d in verify(tmp_path / "set").damage)
+    elif name == "index.h5":
+        assert any("neither a file nor a folder" in d.reason for d in verify(tmp_path / "set").damage)
+    else:
+        with pytest.raises(FormatError, match="neither a file nor a folder"):
+            verify(tmp_path / "set")
+    with pytest.raises(FormatError, match="neither a file nor a folder"):
+        open_dataset(tmp_path / "set" / name)

@@ -315,6 +315,33 @@ def test_settings_of_others_do_not_change_the_bytes(tmp_path):
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
 
 
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
+    """A limit on the size of files stands in for the disk."""
+    code = textwrap.dedent(
+        """
+        import resource, signal, sys
+        sys.path.insert(0, sys.argv[2])
+        from pathlib import Path
+        from random_complexes import random_complexes
+        from holoshard.shards.errors import WriteError
+        from holoshard.shards.make.writer import write_part
+        complexes = list(random_complexes(60))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        for size in (1000, 20_000, 60_000):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+            try:
+                write_part(Path(sys.argv[1]) / "part.h5", complexes)
+            except WriteError as error:
+                print(error)
+        """
+    )
+    arguments = [sys.executable, "-c", code, str(tmp_path), os.path.dirname(__file__)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert len(done.stdout.splitlines()) == 3, done.stderr
+    assert all(line.endswith("cannot be written: File too large") for line in done.stdout.splitlines())
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("container", ["hdf5", "zarr"])
 def test_a_data_set_is_extended_without_rewriting(tmp_path, container):
     complexes = list(random_complexes(60))
