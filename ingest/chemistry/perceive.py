@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rdkit import Chem, rdBase
 
 from ...shards.errors import StructureError
+from ..kernel import kernel
 from .mend import charge_oniums, localise_groups, mark_aromatic, mend_ring
 from .molecule import Posed
 
@@ -89,7 +90,21 @@ def is_posed(mol: Any) -> bool:
     """True if nothing is wrong with the coordinates; :func:`check_coordinates` says what is."""
     positions = mol.GetConformer().GetPositions()
     finite = np.isfinite(positions.sum())  # also false where the sum overflows: no pose either
-    return bool(finite and not _is_flat(positions) and _closest(mol) is None)
+    crowded = _crowded(positions, _COINCIDENT) and _closest(mol) is not None
+    return bool(finite and not _is_flat(positions) and not crowded)
+
+
+@kernel
+def _crowded(position: NDArray[np.float64], reach: float) -> bool:
+    """True if any two atoms are nearer than some distance."""
+    for i in range(len(position)):
+        for j in range(i):
+            square = 0.0
+            for axis in range(3):
+                square += (position[i, axis] - position[j, axis]) ** 2
+            if square < reach * reach:
+                return True
+    return False
 
 
 def _is_flat(positions: NDArray[np.float64]) -> bool:

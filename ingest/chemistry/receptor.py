@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernel import kernel
 from ..read.structure import ENTITIES, Structure
 from .templates import LIBRARY, ROLE, ROLES
 
@@ -81,8 +82,9 @@ def _places(found: Structure, residue: NDArray[np.int32]) -> NDArray[np.int64]:
 
 def _without_doubles(found: Structure) -> Structure:
     """Drop one of two atoms of the same name in a residue, one with a letter and one without."""
-    residues = np.unique(found.residue[found.altloc != 0])
-    rows = np.flatnonzero(np.isin(found.residue, residues))
+    lettered = np.zeros(found.n_residues, bool)
+    lettered[found.residue[found.altloc != 0]] = True
+    rows = lettered[found.residue].nonzero()[0]
     keys = np.stack([found.residue[rows].astype(np.uint64), found.name[rows].view(np.uint64)], axis=1)
     # Of each name: the highest occupancy, then the one without a letter, then the first.
     order = np.lexsort((rows, found.altloc[rows], -found.occupancy[rows], keys[:, 1], keys[:, 0]))
@@ -137,23 +139,33 @@ def _key(name: str) -> np.uint64:
     return np.uint64(int.from_bytes(name.encode(), "little"))
 
 
-_C, _N, _O3, _P = (_key(n) for n in ("C", "N", "O3'", "P"))
+# Names of the atoms that bond to the next residue and to the previous one: none, of peptides, of nucleic acids.
+_NEXT: Final = np.array([_key(n) for n in ("", "C", "O3'")])
+_PREVIOUS: Final = np.array([_key(n) for n in ("", "N", "P")])
 
 
 def _link_atoms(found: Structure, role: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Atoms that bond to the next residue and to the previous one, -1 where there is none."""
-    names = found.name.view(np.uint64)
-    forward, backward = np.full((2, found.n_residues), -1, np.int64)
-    nucleic = role == ROLE["nucleotide"]
-    pairs = [(forward, _C, False), (backward, _N, False)]
-    if nucleic.any():
-        pairs += [(forward, _O3, True), (backward, _P, True)]
-    chain = _POLYMER[role]
-    for column, key, is_nucleic in pairs:
-        atoms = (names == key).nonzero()[0]
-        residues = found.residue[atoms]
-        fits = nucleic[residues] if is_nucleic else (chain & ~nucleic)[residues]
-        column[residues[fits]] = atoms[fits]
+    kind = np.where(role == ROLE["nucleotide"], 2, _POLYMER[role])
+    return _ends(found.name.view(np.uint64), found.residue, kind, _NEXT, _PREVIOUS)
+
+
+@kernel
+def _ends(
+    name: NDArray[np.uint64],
+    residue: NDArray[np.int32],
+    kind: NDArray[np.int64],
+    following: NDArray[np.uint64],
+    previous: NDArray[np.uint64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of each residue the last atom with the name that its kind has for either bond; kind 0 has none."""
+    forward, backward = np.full(len(kind), -1, np.int64), np.full(len(kind), -1, np.int64)
+    for i in range(len(name)):
+        of = kind[residue[i]]
+        if of and name[i] == following[of]:
+            forward[residue[i]] = i
+        if of and name[i] == previous[of]:
+            backward[residue[i]] = i
     return forward, backward
 
 

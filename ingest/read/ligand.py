@@ -43,7 +43,7 @@ def ligand_format(data: bytes) -> str:
         raise StructureError("empty_file", "an empty file where a ligand is due")
     if b"@<TRIPOS>" in head:
         return "mol2"
-    if _MOLFILE.search(head.replace(b"\r", b"\n") if b"\r" in head else head):
+    if b"\nM  END" in head or _MOLFILE.search(head.replace(b"\r", b"\n") if b"\r" in head else head):
         return "sdf"
     if _PDBQT.search(head):
         return "pdbqt"
