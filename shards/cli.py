@@ -253,7 +253,7 @@ def verify(
     Parameters
     ----------
     data
-        Folder of a data set, or one shard or part file.
+        Folder of a data set, folder of parts, or one shard or part file.
     threads
         That check at the same time; one a core if not given.
     repair_from

@@ -16,6 +16,7 @@ from ..complex import VOCABULARIES
 from ..console import progress
 from ..errors import FormatError
 from ..format.block import Block
+from ..format.manifest import MANIFEST
 from ..format.records import texts_of
 from ..format.table import crc32
 from ..read.blocks import BlockReader
@@ -26,6 +27,7 @@ from .damage import Damage
 from .files import file_sha256
 from .index import IndexColumns, SingleValues, single_values
 from .options import MAX_THREADS, within
+from .survey import part_files
 
 MAX_NAMED: Final = 20  # ids a message names
 
@@ -67,10 +69,22 @@ class Report:
 def verify(path: str | Path, threads: int | None = None) -> Report:
     """Check every checksum, size and offset, and that each record makes sense.
 
-    A data set folder: also the sha256 of every file, so that any flipped bit is found. Raises UsageError
-    if there is nothing at ``path`` and FormatError if it cannot be opened at all (a damaged manifest).
+    A data set folder: also the sha256 of every file, so that any flipped bit is found. A folder of parts, or
+    the --out folder of ingest: each of the parts.
+
+    Raises
+    ------
+    UsageError : nothing is at ``path``
+    FormatError : it cannot be opened at all, such as a damaged manifest
     """
     within("--threads", threads, MAX_THREADS)
+    path = Path(path)
+    if path.is_dir() and not any((path / name).exists() for name in (MANIFEST, "zarr.json")):
+        reports = [verify(part, threads) for part in part_files([path])]
+        return Report(
+            path, sum(r.n_complexes for r in reports), sum(r.n_blocks for r in reports),
+            tuple(d for r in reports for d in r.damage),
+        )  # fmt: skip
     dataset = Dataset(BlockReader(open_source(Path(path), check_sizes=False)))
     reader = dataset.reader
     files = _file_jobs(dataset)

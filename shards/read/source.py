@@ -103,6 +103,7 @@ def open_source(path: Path, check_sizes: bool = True) -> Source:
         raise UsageError(f"{path} does not exist; give the folder of a data set or one shard file")
     if is_manifest(path) or (path.is_dir() and not (path / "zarr.json").exists()):
         folder, name = (path, MANIFEST) if path.is_dir() else (path.parent, path.name)
+        _no_parts(folder)
         source = Source(folder, read_manifest(folder, name))
         if check_sizes:
             _check_sizes(source)
@@ -115,6 +116,19 @@ def open_source(path: Path, check_sizes: bool = True) -> Source:
     info = ShardInfo(path.name, "all", header.n_complexes, path.stat().st_size, "", places.table.content())
     shards = (info,) if header.n_complexes else ()
     return Source(path.parent, Manifest(container.name, shards, (header.layout,)), _places={0: places})
+
+
+def _no_parts(folder: Path) -> None:
+    """UsageError that says what to do with the output of an ingest."""
+    if (folder / MANIFEST).exists():
+        return
+    for inside in (folder / "parts", folder):
+        parts = sorted(p.name for p in inside.glob("*.h5")) if inside.is_dir() else []
+        if parts:
+            raise UsageError(
+                f"{inside} holds {len(parts)} parts and no data set: name one of them, such as "
+                f"{inside / parts[0]}, or make a data set: holoshard shard {folder} --out DIR"
+            )
 
 
 def _check_sizes(source: Source) -> None:

@@ -84,6 +84,8 @@ def test_show(capsys, data, which):
         (["show", "{}/shards", "C0001"], "near it: c0001"),
         (["show", "{}/shards", "60"], "rows are 0 to 59"),
         (["info", "{}/nowhere"], "does not exist"),
+        (["info", "{}/ingested"], "parts holds 2 parts and no data set: name one of them, such as"),
+        (["show", "{}/ingested/parts", "0"], "or make a data set: holoshard shard"),
         (["shard", "{}/nowhere", "--out", "{}/x"], "does not exist"),
         (["shard", "{}/ingested", "--out", "{}/x", "--split", "given"], "no complex has a column 'split'"),
         (["shard", "{}/ingested", "--out", "{}/x", "--split", "best"], "best"),
@@ -110,12 +112,12 @@ def test_a_wrong_call_is_one_line_and_exit_code_2(capsys, data, arguments, messa
     assert not (data / "x").exists()
 
 
-@pytest.mark.parametrize("command", ["shard", "info", "show", "verify", "convert"])
+@pytest.mark.parametrize("command", ["shard", "append", "info", "show", "verify", "convert"])
 def test_help_has_examples(capsys, command):
     main([command, "--help"])
     text = capsys.readouterr().out
     assert f"holoshard {command} data/" in text
-    assert "or one shard or part file" in text or command == "shard"
+    assert "one shard or part" in text or command in ("shard", "append")
 
 
 def test_verify(capsys, data, tmp_path):
@@ -136,6 +138,17 @@ def test_verify(capsys, data, tmp_path):
     assert found["file"] == shard.name
     assert found["ids"] == dataset.ids()[8:16]
     assert found["ids"][0] in text
+
+
+def test_verify_of_what_ingest_wrote_looks_at_every_part(capsys, data, tmp_path):
+    shutil.copytree(data / "ingested", tmp_path / "in")
+    assert run(capsys, "verify", tmp_path / "in")[2]["n_complexes"] == 62
+    part = tmp_path / "in" / "parts" / "part-1.h5"
+    damaged = bytearray(part.read_bytes())
+    damaged[int(open_dataset(part).reader.table[0]["offset"]) + 7] ^= 4
+    part.write_bytes(damaged)
+    code, _, result = run(capsys, "verify", tmp_path / "in")
+    assert (code, [d["file"] for d in result["damage"]]) == (1, ["part-1.h5"])
 
 
 def test_verify_mends_from_the_parts(capsys, data, tmp_path):
