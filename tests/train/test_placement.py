@@ -20,7 +20,7 @@ class Worlds:
     def __init__(self, size: int, each: int) -> None:
         self.meeting, self.values = threading.Barrier(size), [None] * size
         self.all = [SimpleNamespace(rank=r, size=size, local_size=each, data_rank=r, data_size=size,
-                                    device="cpu", sizes={"tensor": 1}) for r in range(size)]  # fmt: skip
+                                    device="cpu", sizes={"tensor": 1}, topology=None) for r in range(size)]  # fmt: skip
         for world in self.all:
             world.sum = lambda v, w=world: self.meet(w, v).sum(0)
             world.gather = lambda v, w=world: self.meet(w, v).flatten()
