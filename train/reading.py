@@ -135,7 +135,7 @@ class Reading:
     def _node(self) -> list[Share]:
         """The parts of the batch that this node's processes get."""
         parts = parts_of(self.world)
-        if parts is None:
+        if parts is None or self.world.topology is not None:
             return [self.share]
         k = len(parts[0])
         first = self.share.data_rank // k * k

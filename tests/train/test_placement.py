@@ -19,8 +19,8 @@ class Worlds:
 
     def __init__(self, size: int, each: int) -> None:
         self.meeting, self.values = threading.Barrier(size), [None] * size
-        self.all = [SimpleNamespace(rank=r, size=size, local_size=each, data_rank=r, data_size=size,
-                                    device="cpu", sizes={"tensor": 1}, topology=None) for r in range(size)]  # fmt: skip
+        same = {"size": size, "local_size": each, "data_size": size, "device": "cpu", "sizes": {"tensor": 1}}
+        self.all = [SimpleNamespace(rank=r, data_rank=r, topology=None, **same) for r in range(size)]
         for world in self.all:
             world.sum = lambda v, w=world: self.meet(w, v).sum(0)
             world.gather = lambda v, w=world: self.meet(w, v).flatten()
