@@ -202,7 +202,7 @@ def prune(
     *,
     out: Path,
     keep: float = 0.7,
-    by: Literal["norm", "taylor", "random", "reversed"] = "norm",
+    by: Literal["norm", "taylor", "random", "reversed", "gates"] = "norm",
     complexes: int = 512,
     seed: int = 0,
     multiple: int = 1,
@@ -229,7 +229,7 @@ def prune(
         Share of all heads that stay.
     by
         norm: heads that put out most stay; taylor: heads that the loss depends on most; random and reversed
-        are controls.
+        are controls; gates: those that [sparsity] left open in training, whatever --keep says.
     complexes
         Training complexes to look at.
     seed

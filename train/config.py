@@ -15,9 +15,10 @@ from ..cache.tiered import parse_tier
 from ..shards.complex import KINDS
 from ..shards.errors import ConfigError
 from .combinations import check_pipeline
-from .compress.check import check_compression
+from .compress.settings import CompressionConfig, check_compression
 from .limits import check_limits
 from .model.sharing import group_sizes
+from .prune.settings import SparsityConfig, check_sparsity
 
 Inputs = Literal["complex", "ligand", "pocket"]
 
@@ -155,18 +156,6 @@ class OptimizerConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class CompressionConfig:
-    """What travels between replicas (parallel.replicate) in each step."""
-
-    kind: Literal["auto", "none", "sign", "eden"] = "auto"
-    """sign: a bit and error feedback; eden: unbiased; auto: sign with onebit-adam, otherwise none."""
-    bits: int = 1
-    """Bits of a value with eden, 1 to 8."""
-    warmup: int = 0
-    """Updates with exact gradients before onebit-adam packs; 0 to wait until its variance is steady."""
-
-
-@dataclass(frozen=True, slots=True)
 class ParallelConfig:
     """How many processes do what. replicate * shard * tensor * pipeline is the number of processes."""
 
@@ -293,6 +282,7 @@ class TrainConfig:
     compression: CompressionConfig = field(default_factory=CompressionConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    sparsity: SparsityConfig = field(default_factory=SparsityConfig)
     run: RunConfig = field(default_factory=RunConfig)
 
     @property
@@ -363,6 +353,7 @@ def check(config: TrainConfig, source: str = "the configuration") -> None:
         refuse("parallel.checkpoint_every", '2, or parallel.checkpointing = "layers"')
     if precision.compute == "fp32" and precision.reduce != "fp32":
         refuse("precision.reduce", '"fp32" with precision.compute = "fp32"')
+    check_sparsity(config.sparsity, config.parallel.pipeline, refuse)
     for kind, weight in config.loss.kind_weights.items():
         if kind not in KINDS:
             raise ConfigError(f"{source}: loss.kind_weights.{kind}: no such kind, expected one of {KINDS}")

@@ -41,6 +41,7 @@ from .parallel.mesh import World
 from .parallel.pipeline import Pipeline
 from .parallel.precision import LossScale
 from .predictor import BEST, export
+from .prune.adaptive import AdaptiveHeads
 from .reading import Reading
 from .record import Clock, Record
 from .stop import StopSignals
@@ -101,6 +102,7 @@ class Trainer:
         self.reading = Reading(self.dataset, config, world)
         self.steps_per_epoch = len(training_stream(self.dataset, config, world, 0, 0))
         self.last_step = config.run.steps or config.run.epochs * self.steps_per_epoch
+        self.heads = self.adaptive_heads()
         self.saved_step = -1
         self.clock = Clock()
         self.meter = Meter(config, world)
@@ -186,7 +188,11 @@ class Trainer:
                 self.clock.lap("pipeline")
                 continue
             synchronise(self.model, i == len(parts) - 1, self.config.parallel.keeps_gradients)
-            loss = self.loss_of(self.model(with_near(part, self.config.model.cutoff)), part, weight)
+            if self.heads is not None:
+                self.heads.look(part["atom_mask"])
+            loss = self.loss_of(
+                self.model(prepared(part, self.config.model.cutoff, self.config.data.packed)), part, weight
+            )
             self.clock.lap("forward")
             (loss * self.scale.value).backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
@@ -208,6 +214,8 @@ class Trainer:
         self.clock.lap("optimizer")
         self.at.step, self.at.step_in_epoch = self.at.step + 1, self.at.step_in_epoch + 1
         self.last |= {"lr": lr, "grad_norm": norm}
+        if self.heads is not None:
+            self.heads.advance(self.at.step)
 
     def loss_of(self, prediction: Tensor, part: Inputs, weight: float) -> Tensor:
         """What some rows add to the loss of a global batch of this weight."""
@@ -275,7 +283,8 @@ class Trainer:
                 )  # fmt: skip
         if is_best:
             self.at.best, self.at.best_step = scores.get("rmse"), self.at.step
-            export(self.model, self.config, self.at.step, self.folder / BEST, self.world)
+            bake = self.heads.bake if self.heads is not None else None
+            export(self.model, self.config, self.at.step, self.folder / BEST, self.world, bake)
         self.clock.skip()
 
     def save(self) -> None:
@@ -285,6 +294,7 @@ class Trainer:
             state = {
                 "position": dataclasses.asdict(self.at), "scale": dataclasses.asdict(self.scale),
                 "same": self.same(), "exchange": self.exchange.saved() if self.exchange else {},
+                "heads": self.heads.saved() if self.heads else {},
             }  # fmt: skip
             errors = self.exchange.errors(self.world.rank) if self.exchange else {}
             self.checkpoints.save(self.at.step, self.tensors | errors, state)
@@ -316,9 +326,17 @@ class Trainer:
             self.at = Position(**state["position"])
             self.scale = LossScale(**state["scale"])
             set_optimizer_steps(self.optimizer, self.at.updates)
+            if self.heads is not None:
+                self.heads.resume(state.get("heads", {}))
             self.saved_step = self.at.step
             if self.world.is_first:
                 log.info("continuing %s from step %d of %d", self.folder, self.at.step, self.last_step)
+
+    def adaptive_heads(self) -> AdaptiveHeads | None:
+        """Gates of heads that fall silent, if the configuration wants some to."""
+        if self.config.sparsity.keep == 1 or isinstance(self.model, Pipeline):
+            return None
+        return AdaptiveHeads(self.model, self.config, self.world, self.last_step)
 
     def further_tensors(self, state: dict[str, Any]) -> dict[str, Tensor]:
         """Error buffers of a compressed exchange, where those of the checkpoint fit."""

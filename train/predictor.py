@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -13,12 +14,13 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from ..shards.errors import FormatError, UsageError
 from .config import TrainConfig
 from .configfile import dump_config, parse_config
 from .data import judging_stream, to_tensors
-from .model.pairs import with_near
+from .model.packing import prepared
 from .model.sharing import with_all_names
 from .model.transformer import AffinityTransformer
 from .parallel.pipeline import Pipeline
@@ -108,7 +110,7 @@ class Predictor:
             for batch in judging_stream(dataset, data, _Alone(), split):
                 index.append(np.asarray(batch.index))
                 inputs = to_tensors(batch, data.inputs, device)
-                out.append(self.model(with_near(inputs, self.config.model.cutoff)).cpu())
+                out.append(self.model(prepared(inputs, self.config.model.cutoff, data.packed)).cpu())
         rows, values = np.concatenate(index), torch.cat(out).double().numpy()
         order = np.argsort(rows)
         sd = np.exp(values[order, 1]) if values.shape[1] == 2 else None
@@ -121,16 +123,19 @@ def export(
     step: int,
     path: Path,
     world: World | None = None,
+    change: Callable[[str, Tensor], Tensor] | None = None,
 ) -> None:
     """Write a model as one float32 file; every process of a world must call it, the first writes.
 
-    Replaced atomically; the metadata hold the configuration, the step and the format's version.
+    `change` gets every whole tensor with its name and gives the one to be written. Replaced atomically; the
+    metadata hold the configuration, the step and the format's version.
     """
     writes = world is None or world.is_first
     tensors = {}
     for name, full in whole_tensors(model):
         if writes:
-            tensors[name] = full.float().cpu().contiguous()
+            changed = full if change is None else change(name, full)
+            tensors[name] = changed.float().cpu().contiguous()
     if not writes:
         return
     # One entry: safetensors writes several in no fixed order, and the same model should give the same bytes.

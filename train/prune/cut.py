@@ -52,3 +52,12 @@ def silence(tensors: Mapping[str, Tensor], config: ModelConfig, kept: Heads) -> 
             stays = torch.zeros(tensor.shape[1] // width, 1)
             stays[list(kept[int(found[1])])] = 1.0
             tensor.mul_(stays.expand(-1, width).reshape(-1))
+
+
+def baked(name: str, tensor: Tensor, gates: list[Tensor]) -> Tensor:
+    """A parameter by its name, its columns multiplied by their heads' gates if it is an output map."""
+    found = NAME.fullmatch(name)
+    if not found or (found[2], found[3]) != ("out", "weight"):
+        return tensor
+    gate = gates[int(found[1])].to(tensor)
+    return tensor * gate.repeat_interleave(tensor.shape[1] // len(gate))

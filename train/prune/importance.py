@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ..model.transformer import AffinityTransformer
 
-By = Literal["norm", "taylor", "random", "reversed"]
+By = Literal["norm", "taylor", "random", "reversed", "gates"]
 Batch = dict[str, Tensor]
 
 
@@ -28,16 +28,22 @@ class HeadWatch(AbstractContextManager["HeadWatch"]):
 
     Attributes
     ----------
-    mask : (B, N) the real atoms of the coming batch; whoever runs the model sets it
+    mask : (B, N) the real atoms of the coming batch; whoever runs the model sets it, None for do not look
     sums : for each layer (H,) float64, the sum over complexes of norms or of Taylor terms
     complexes : how many there were
     """
 
     def __init__(self, model: AffinityTransformer, *, taylor: bool = False) -> None:
-        self.taylor, self.mask, self.complexes = taylor, torch.zeros(0), 0
+        self.taylor = taylor
+        self.mask: Tensor | None = None
         self.attentions = [layer.get_submodule("attention") for layer in model.layers.values()]
-        self.sums = [torch.zeros(0, dtype=torch.float64) for _ in self.attentions]
         self.hooks: list[Any] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was seen."""
+        self.sums = [torch.zeros(0, dtype=torch.float64) for _ in self.attentions]
+        self.complexes = 0
 
     def __enter__(self) -> Self:
         for i, attention in enumerate(self.attentions):
@@ -57,8 +63,10 @@ class HeadWatch(AbstractContextManager["HeadWatch"]):
 
         def look(module: nn.Module, inputs: tuple[Tensor]) -> None:
             output = inputs[0]
+            if self.mask is None:
+                return
             if not self.taylor:
-                self.add(i, self.norms(output.detach(), width))
+                self.add(i, norms(output.detach(), self.mask, width))
             elif output.requires_grad:
                 output.register_hook(  # type: ignore[no-untyped-call]
                     lambda gradient: self.add(i, terms(output, gradient, width))
@@ -66,19 +74,19 @@ class HeadWatch(AbstractContextManager["HeadWatch"]):
 
         return look
 
-    def norms(self, output: Tensor, width: int) -> Tensor:
-        """Frobenius norms (B, H) of the heads' outputs (B, N, H * width) over real atoms."""
-        shown = output.float() * self.mask[..., None]
-        return by_head(shown, width).square().sum((1, 3)).sqrt()
-
     def add(self, i: int, values: Tensor) -> None:
         """Add (B, H) to the sums of layer `i`."""
-        total = values.double().sum(0).cpu()
+        total = values.double().sum(0)
         self.sums[i] = self.sums[i] + total if len(self.sums[i]) else total
 
     def means(self) -> list[Tensor]:
         """I_h of each layer, (H,) float64."""
-        return [total / max(self.complexes, 1) for total in self.sums]
+        return [total.cpu() / max(self.complexes, 1) for total in self.sums]
+
+
+def norms(output: Tensor, mask: Tensor, width: int) -> Tensor:
+    """Frobenius norms (B, H) of the heads' outputs (B, N, H * width) over real atoms."""
+    return by_head(output.float() * mask[..., None], width).square().sum((1, 3)).sqrt()
 
 
 def terms(output: Tensor, gradient: Tensor, width: int) -> Tensor:
@@ -107,7 +115,7 @@ def importance(
     with HeadWatch(model, taylor=taylor) as watch, torch.set_grad_enabled(taylor):
         for batch in batches:
             watch.mask = batch["atom_mask"]
-            watch.complexes += len(watch.mask)
+            watch.complexes += len(batch["atom_mask"])
             prediction = model(batch)
             if taylor:
                 inputs = [parameter for parameter in model.parameters() if parameter.requires_grad]

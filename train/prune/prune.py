@@ -31,8 +31,9 @@ from ..parallel.precision import parameter_dtype
 from ..predictor import BEST, export
 from ..validation import validate
 from .choose import choose
-from .cut import cut_config, cut_tensors
+from .cut import cut_config, cut_tensors, silence
 from .importance import Batch, By, importance
+from .settings import SparsityConfig
 
 REPORT: Final = "pruning.json"
 TIMED: Final = 7  # steps of each model that are timed, in turns
@@ -71,9 +72,13 @@ def prune(
     def loss(prediction: Tensor, batch: Batch) -> Tensor:
         return affinity_loss(prediction, batch["pk"], batch["pk_relation"], batch["weight"], config.loss)
 
-    scores = importance(loaded.model, batches, loss, by)
-    kept = choose(scores, keep, by, seed=seed, multiple=multiple)
-    smaller = replace(config, model=cut_config(config.model, kept))
+    if by == "gates":
+        scores, kept = open_gates(run, loaded.state)
+        silence(loaded.tensors, config.model, kept)  # as the gates do: the model that is compared with
+    else:
+        scores = importance(loaded.model, batches, loss, by)
+        kept = choose(scores, keep, by, seed=seed, multiple=multiple)
+    smaller = replace(config, model=cut_config(config.model, kept), sparsity=SparsityConfig())
     tensors = cut_tensors(loaded.tensors, config.model, kept)
     pruned = filled(smaller, tensors)
     write_run(out, smaller, pruned, tensors, loaded.state)
@@ -96,6 +101,25 @@ def load_run(run: Path) -> Loaded:
     if state is None:
         raise UsageError(f"{run} has no sound checkpoint, expected the folder of a run that saved one")
     return Loaded(config, model, tensors, state)
+
+
+def open_gates(run: Path, state: dict[str, Any]) -> tuple[list[Tensor], list[list[int]]]:
+    """Running importance, and the heads that training left open, once its choice is final.
+
+    Raises
+    ------
+    UsageError : gates are moving still, or there are none
+    """
+    heads = state.get("heads")
+    if not heads:
+        raise UsageError(f"{run} has no gates, expected a run with sparsity.keep below 1; or --by norm")
+    if not heads["final"] or any(gate not in (0.0, 1.0) for layer in heads["gates"] for gate in layer):
+        raise UsageError(
+            f"{run}: at step {state['position']['step']} heads still fall silent or come back; train beyond "
+            "sparsity.end and sparsity.every steps more"
+        )
+    scores = [torch.tensor(layer, dtype=torch.float64) for layer in heads["importance"]]
+    return scores, [[h for h, gate in enumerate(layer) if gate] for layer in heads["gates"]]
 
 
 def labelled_batches(

@@ -1,12 +1,25 @@
-"""Which settings go together with a compressed exchange."""
+"""[compression] of a configuration, and what goes together with it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from ..config import TrainConfig
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionConfig:
+    """What travels between replicas (parallel.replicate) in each step."""
+
+    kind: Literal["auto", "none", "sign", "eden"] = "auto"
+    """sign: a bit and error feedback; eden: unbiased; auto: sign with onebit-adam, otherwise none."""
+    bits: int = 1
+    """Bits of a value with eden, 1 to 8."""
+    warmup: int = 0
+    """Updates with exact gradients before onebit-adam packs; 0 to wait until its variance is steady."""
 
 
 def check_compression(config: TrainConfig, refuse: Callable[[str, str], None]) -> None:
