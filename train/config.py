@@ -35,6 +35,8 @@ class DataConfig:
     """Most atoms of a complex: the pocket's nearest the ligand are kept, the ligand always; 0 for all."""
     inputs: Inputs = "complex"
     """complex, or an ablation: ligand hides the pocket, pocket hides the ligand."""
+    packed: bool = False
+    """Compute a batch without padding, its complexes in a row; with CUDA by FlexAttention."""
     noise: float = 0.0
     """Standard deviation of the noise on training positions, angstrom."""
     shuffle: Literal["global", "local", True, False] = True
@@ -280,9 +282,9 @@ class TrainConfig:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
     compression: CompressionConfig = field(default_factory=CompressionConfig)
+    sparsity: SparsityConfig = field(default_factory=SparsityConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
-    sparsity: SparsityConfig = field(default_factory=SparsityConfig)
     run: RunConfig = field(default_factory=RunConfig)
 
     @property
@@ -347,13 +349,15 @@ def check(config: TrainConfig, source: str = "the configuration") -> None:
         refuse("precision.whole_model", 'false, or precision.compute = "bf16"')
     if config.run.steps == 0 and config.run.epochs == 0:
         refuse("run.epochs", "at least 1 where run.steps = 0")
+    if config.data.packed and parallel.pipeline > 1:
+        refuse("data.packed", "false in a pipeline, whose stages exchange padded tokens")
     check_pipeline(config, refuse)
     check_compression(config, refuse)
+    check_sparsity(config.sparsity, config.parallel.pipeline, refuse)
     if parallel.checkpointing != "layers" and parallel.checkpoint_every != ParallelConfig().checkpoint_every:
         refuse("parallel.checkpoint_every", '2, or parallel.checkpointing = "layers"')
     if precision.compute == "fp32" and precision.reduce != "fp32":
         refuse("precision.reduce", '"fp32" with precision.compute = "fp32"')
-    check_sparsity(config.sparsity, config.parallel.pipeline, refuse)
     for kind, weight in config.loss.kind_weights.items():
         if kind not in KINDS:
             raise ConfigError(f"{source}: loss.kind_weights.{kind}: no such kind, expected one of {KINDS}")

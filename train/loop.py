@@ -32,7 +32,7 @@ from .diagnosis import diagnose, not_finite
 from .judge.atomic import write_text
 from .meter import Meter
 from .model.loss import affinity_loss, label_weight
-from .model.pairs import with_near
+from .model.packing import prepared
 from .model.transformer import Inputs, parameter_count
 from .optimizer import learning_rate
 from .parallel.apply import build_model, synchronise
@@ -188,11 +188,10 @@ class Trainer:
                 self.clock.lap("pipeline")
                 continue
             synchronise(self.model, i == len(parts) - 1, self.config.parallel.keeps_gradients)
+            ready = prepared(part, self.config.model.cutoff, self.config.data.packed)
             if self.heads is not None:
-                self.heads.look(part["atom_mask"])
-            loss = self.loss_of(
-                self.model(prepared(part, self.config.model.cutoff, self.config.data.packed)), part, weight
-            )
+                self.heads.look(ready["atom_mask"])
+            loss = self.loss_of(self.model(ready), part, weight)
             self.clock.lap("forward")
             (loss * self.scale.value).backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
@@ -308,8 +307,8 @@ class Trainer:
             self.checkpoints.finish()
             self.record.write(step=self.at.step, event="diagnosis", parameters=bad)
             raise TrainingError(
-                f"step {self.at.step}: parameters are not finite: {', '.join(bad[:3]) or 'elsewhere'}. Nothing "
-                "is saved, the checkpoint before stays the latest; lower optimizer.lr or set optimizer.clip"
+                f"step {self.at.step}: parameters are not finite: {', '.join(bad[:3]) or 'elsewhere'}. "
+                "Nothing is saved, the checkpoint before stays the latest; lower optimizer.lr or set optimizer.clip"
             )
 
     def prepare_folder(self) -> None:

@@ -13,7 +13,7 @@ from .config import LossConfig, TrainConfig
 from .data import Tensors, judging_stream, to_tensors
 from .judge.metrics import summarise
 from .model.loss import affinity_loss, label_weight
-from .model.pairs import with_near
+from .model.packing import prepared
 from .model.transformer import AffinityTransformer
 from .parallel.apply import release
 from .parallel.mesh import World
@@ -50,7 +50,7 @@ def validate(
             # A process without a part computes all the same: the others wait for it in collectives.
             inputs = to_tensors(batch, config.data.inputs, world.device)
             whole = isinstance(model, Pipeline)
-            out = model(inputs if whole else with_near(inputs, config.model.cutoff))
+            out = model(inputs if whole else prepared(inputs, config.model.cutoff, config.data.packed))
             if batch.size:
                 index.append(inputs["index"])
                 predicted.append(out[:, 0])

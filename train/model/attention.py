@@ -14,6 +14,7 @@ from torch.nn import functional
 from ...shards.complex import BOND_ORDERS
 from ..config import ModelConfig
 from .linear import Linear
+from .packing import attend_packed
 from .pairs import Pairs
 
 NEIGHBOURS: Final = 16.0  # divides sums over neighbours, so that they start near 1
@@ -36,8 +37,11 @@ class Attention(nn.Module):
         """Map (B, N, D) with the features of pairs and the mask of real atoms (B, N)."""
         B, N, _ = x.shape
         q, k, v = (split_heads(f(x), self.head_width) for f in (self.query, self.key, self.value))
-        bias = pair.dense(self.bias(pair.features), B, N)
-        y = attend(q, k, v, bias, mask)
+        bias = self.bias(pair.features)
+        if pair.rows is not None:
+            y = attend_packed(q, k, v, pair.ragged(bias), pair.rows)
+        else:
+            y = attend(q, k, v, pair.dense(bias, B, N), mask)
         out: Tensor = self.out(join_heads(y))
         return out
 
@@ -60,7 +64,13 @@ class Neighbourhood(nn.Module):
         """Map (B, N, D) as Attention does."""
         B, N, _ = x.shape
         v = split_heads(self.value(x).masked_fill(~mask[..., None], 0.0), self.head_width)
-        y = pair.dense(self.filter(pair.features), B, N) @ v / NEIGHBOURS
+        near = self.filter(pair.features)
+        if pair.atoms is not None:
+            one, other = pair.atoms
+            y = torch.zeros_like(v).index_add(2, one, near.T[:, None, :, None] * v[:, :, other])
+        else:
+            y = pair.dense(near, B, N) @ v
+        y = y / NEIGHBOURS
         out: Tensor = self.out(join_heads(y))
         return out
 

@@ -4,19 +4,22 @@ Beyond the cutoff radial basis functions are zero, and most pairs of a pocket li
 names its near pairs only those are computed, which is exact; without names all are, in shapes that depend on
 nothing but the batch's.
 
-Shapes: B complexes, N atoms (padded), M bonds (padded), P pair features, K pairs (near ones, or all B * N * N).
+Shapes: B complexes, N atoms (padded), M bonds (padded), P pair features, K pairs (near ones, or all).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ...shards.complex import BOND_ORDERS
+
+if TYPE_CHECKING:
+    from .packing import Rows
 
 NEAR: Final = "near"  # in a batch: the pairs to look at
 
@@ -28,14 +31,18 @@ class Pairs(NamedTuple):
     ----------
     index : (K,) int64, ascending: (b * N + i) * N + j of each pair; None for all pairs in this order
     features : (K, P)
+    atoms, rows : of a packed batch: the two atoms of each pair (2, K), and where its complexes lie; `index`
+        then are places in its ragged row
     """
 
     index: Tensor | None
     features: Tensor
+    atoms: Tensor | None = None
+    rows: Rows | None = None
 
     def to(self, dtype: torch.dtype) -> Pairs:
         """The same with features in another format."""
-        return Pairs(self.index, self.features.to(dtype))
+        return self._replace(features=self.features.to(dtype))
 
     def dense(self, values: Tensor, B: int, N: int) -> Tensor:
         """Values (K, H) of the pairs at their places, (H, B, N, N), 0 elsewhere."""
@@ -44,9 +51,16 @@ class Pairs(NamedTuple):
         H, K = values.shape[1], len(self.index)
         return values.new_zeros(H, B * N * N).scatter(1, self.index.expand(H, K), values.T).view(H, B, N, N)
 
+    def ragged(self, values: Tensor) -> Tensor:
+        """Values (K, H) of the pairs of a packed batch at their places, (H, R), 0 elsewhere."""
+        assert self.index is not None
+        assert self.rows is not None
+        H, K, R = values.shape[1], len(self.index), sum(n * n for n in self.rows.sizes)
+        return values.new_zeros(H, R).scatter(1, self.index.expand(H, K), values.T)
+
 
 def near_pairs(batch: Mapping[str, Tensor], cutoff: float) -> Tensor:
-    """Pairs of real atoms of one complex nearer than `cutoff` angstrom, or bonded: (K,) as in :class:`Pairs`."""
+    """Pairs of real atoms nearer than `cutoff` angstrom, or bonded: (K,) as in :class:`Pairs`."""
     position, mask = batch["position"].float(), batch["atom_mask"]
     near = distances(position) < cutoff
     rows, first, second = bonds(batch)
@@ -63,7 +77,7 @@ def with_near(batch: dict[str, Tensor], cutoff: float) -> dict[str, Tensor]:
     return batch | {NEAR: near_pairs(batch, cutoff)}
 
 
-def pair_features(batch: Mapping[str, Tensor], rbf: int, cutoff: float) -> Pairs:
+def pair_features(batch: Mapping[str, Any], rbf: int, cutoff: float) -> Pairs:
     """Radial basis functions of distances, then bond orders one-hot; float32, P = rbf + bond orders.
 
     Gaussians at evenly spaced centres from 0 to `cutoff` angstrom, one spacing wide, times the cosine
@@ -71,9 +85,13 @@ def pair_features(batch: Mapping[str, Tensor], rbf: int, cutoff: float) -> Pairs
     at `cutoff`. Radial basis functions of distances as in SchNet (doi:10.1063/1.5019779).
     """
     position, index = batch["position"].float(), batch.get(NEAR)
-    N = position.shape[1]
-    distance = distances(position).view(-1, 1)
-    distance = distance if index is None else distance[index]
+    N, rows, atoms = position.shape[1], batch.get("rows"), batch.get("near_atoms")
+    if index is None:
+        distance = distances(position).view(-1, 1)
+    else:
+        first, second = (index // N, index // (N * N) * N + index % N) if atoms is None else atoms
+        points = position.view(-1, 3)
+        distance = (points[first] - points[second]).square_().sum(1, keepdim=True).sqrt_()
     features = torch.empty(len(distance), rbf + len(BOND_ORDERS), device=position.device)
     features[:, rbf:].zero_()
     # exp(-((d - centre) / width)^2 / 2) with the factors drawn into distance and centres.
@@ -83,12 +101,12 @@ def pair_features(batch: Mapping[str, Tensor], rbf: int, cutoff: float) -> Pairs
     radial = torch.sub(distance * scale, centres).square_().clamp_(max=20.0).neg_().exp_()
     switch = torch.cos(distance.clamp(max=cutoff) * (math.pi / cutoff)).add_(1.0).mul_(0.5)
     torch.mul(radial, switch, out=features[:, :rbf])
-    rows, first, second = bonds(batch)
+    complexes, one, other = bonds(batch)
     channel = rbf + batch["bond_order"].long()[batch["bond_mask"]].clamp(max=len(BOND_ORDERS) - 1)
-    for a, b in ((first, second), (second, first)):
-        place = (rows * N + a) * N + b
+    for a, b in ((one, other), (other, one)):
+        place = (complexes * N + a) * N + b if rows is None else rows.base[a] + b - rows.first[a]
         features[place if index is None else torch.searchsorted(index, place), channel] = 1.0
-    return Pairs(index, features)
+    return Pairs(index, features, atoms, rows)
 
 
 def distances(position: Tensor) -> Tensor:

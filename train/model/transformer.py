@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from ...shards.complex import KINDS
 from ..config import ModelConfig
 from .attention import Attention, Neighbourhood
 from .linear import LayerNorm, Linear
+from .packing import Rows
 from .pairs import Pairs, pair_features
 from .sharing import share_down
 
@@ -35,7 +36,7 @@ ATOM_FEATURES: Final = (
 CHARGE_ZERO: Final = 8  # row of a formal charge of 0
 POOL_SIZE: Final = 32.0  # ligand atoms by which the summed pool is divided: a usual drug's
 
-Inputs = Mapping[str, Tensor]
+Inputs = Mapping[str, Any]  # tensors by name, and the Rows of a packed batch
 
 
 class FeedForward(nn.Module):
@@ -100,10 +101,15 @@ class Head(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.out = Linear(config.width, 2 if config.uncertainty else 1, scale=0.0)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor, rows: Rows | None = None) -> Tensor:
         """(B, 1) or, with uncertainty, (B, 2) float32, from (B, N, D) and the mask of pooled atoms (B, N)."""
-        total = (self.norm(x).float() * mask[..., None]).sum(1)
-        mean = total / mask.sum(1, keepdim=True).clamp(min=1)
+        pooled = self.norm(x).float() * mask[..., None]
+        total, count = pooled.sum(1), mask.sum(1, keepdim=True)
+        if rows is not None:  # packed: (1, T, D)
+            B = len(rows.sizes)
+            total = pooled.new_zeros(B, x.shape[-1]).index_add(0, rows.segment, pooled[0])
+            count = count.new_zeros(B, 1).index_add(0, rows.segment, mask[0, :, None].to(count.dtype))
+        mean = total / count.clamp(min=1)
         pooled = torch.cat([mean, total / POOL_SIZE], -1).to(x.dtype)
         out: Tensor = self.out(self.dropout(functional.gelu(self.hidden(pooled))))
         return out.float()
@@ -151,7 +157,7 @@ class AffinityTransformer(nn.Module):
 
     def finish(self, x: Tensor, batch: Inputs) -> Tensor:
         """The prediction from the last tokens."""
-        z = self.head(x, batch["pool_mask"])
+        z = self.head(x, batch["pool_mask"], batch.get("rows"))
         pk = self.target_mean + self.target_sd * z[:, :1]
         if self.config.kind_offsets:
             pk = pk + self.kind(batch["pk_kind"].long()).float()
