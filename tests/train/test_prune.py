@@ -14,7 +14,7 @@ from holoshard.train.model.transformer import AffinityTransformer, parameter_cou
 from holoshard.train.predictor import Predictor
 from holoshard.train.prune.choose import choose
 from holoshard.train.prune.cut import cut_config, cut_tensors, silence
-from holoshard.train.prune.importance import HeadWatch, importance
+from holoshard.train.prune.importance import HeadWatch, importance, norms
 from holoshard.train.prune.prune import load_run
 
 KEPT = [[1], [0, 2, 3]]
@@ -68,6 +68,15 @@ def test_norm_is_the_mean_of_frobenius_norms():
     torch.testing.assert_close(found, expected / expected.square().mean().sqrt(), atol=1e-6, rtol=1e-5)
     alone = importance(model, [{k: v[i : i + 1] for k, v in batch.items()} for i in (0, 1)], squared, "norm")
     torch.testing.assert_close(alone[1], found, atol=1e-6, rtol=1e-5)
+
+
+def test_packed_complexes_have_the_same_norms():
+    mask = torch.arange(5) < torch.tensor([[3], [5]])
+    output = torch.randn(2, 5, 4 * 8)
+    packed = norms(output[mask][None], mask, 8)
+    assert packed.shape == (2, 4)
+    torch.testing.assert_close(packed, norms(output, mask, 8))
+    torch.testing.assert_close(packed[0, 1], output[0, :3, 8:16].norm())
 
 
 def test_taylor_is_what_silence_would_change():

@@ -85,8 +85,16 @@ class HeadWatch(AbstractContextManager["HeadWatch"]):
 
 
 def norms(output: Tensor, mask: Tensor, width: int) -> Tensor:
-    """Frobenius norms (B, H) of the heads' outputs (B, N, H * width) over real atoms."""
-    return by_head(output.float() * mask[..., None], width).square().sum((1, 3)).sqrt()
+    """Frobenius norms (B, H) of the heads' outputs over the real atoms `mask` (B, N) of each complex.
+
+    Parameters
+    ----------
+    output : (B, N, H * width), or (1, atoms, H * width) where complexes are packed
+    """
+    atoms = output[mask] if output.shape[:2] == mask.shape else output[0]
+    squares = atoms.float().view(len(atoms), -1, width).square().sum(-1)
+    complex_of = torch.arange(len(mask), device=mask.device)[:, None].expand_as(mask)[mask]
+    return squares.new_zeros(len(mask), squares.shape[1]).index_add(0, complex_of, squares).sqrt()
 
 
 def terms(output: Tensor, gradient: Tensor, width: int) -> Tensor:
