@@ -2,7 +2,7 @@
 
 Each node is a process in a namespace of its own, behind the bridge of its rack; the racks meet in a spine,
 and a token bucket (tc tbf) caps their links both ways. Processes are forked from one that has torch loaded.
-The model is that of train/traffic.py: the time without a cap, and bytes that cross over the cap. Needs Linux,
+The model is that of train/levels.py: the time without a cap, and bytes that cross over the cap. Needs Linux,
 root, ip and tc.
 
 time_model_error      largest error of the model over the ways of exchanging
@@ -35,7 +35,7 @@ from holoshard.train.compress.replicas import GroupReplicas
 from holoshard.train.compress.sign import Sign
 from holoshard.train.compress.two_level import make_exchange, two_level
 from holoshard.train.topology import Topology
-from holoshard.train.traffic import WAYS, crossing_seconds
+from holoshard.train.levels import WAYS, crossing_seconds
 
 RACKS, EACH = 4, 4
 NODES = RACKS * EACH

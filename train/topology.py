@@ -59,6 +59,11 @@ class Topology:
             seen[name] = seen.get(name, 0) + 1
         return cls(tuple(places))
 
+    @classmethod
+    def whole(cls, racks: Mapping[str, str], per_node: int) -> Topology:
+        """`per_node` processes on every node there is, as for a plan."""
+        return cls.of([node for node in racks for _ in range(per_node)], racks)
+
     def order(self) -> list[int]:
         """Ranks by rack, node and GPU: neighbours in a mesh made of it are neighbours in the building.
 

@@ -15,7 +15,7 @@ from holoshard.train.topology import (
     racks_of_toml,
     read_racks,
 )
-from holoshard.train.traffic import describe, flat, packed, text_of, two_level
+from holoshard.train.levels import describe, flat, packed, text_of, two_level
 
 SLURM = """\
 SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=gpu[01-02]
@@ -28,7 +28,7 @@ TOML = '[racks]\nr1 = ["gpu[01-02]"]\nr2 = ["gpu03", "gpu04"]\n'
 def four_racks(per_rack=4, gpus=2):
     """16 nodes of two GPUs in racks of four."""
     racks = {f"n{i:02d}": f"r{i // per_rack}" for i in range(16)}
-    return Topology.of([f"n{i:02d}" for i in range(16) for _ in range(gpus)], racks)
+    return Topology.whole(racks, gpus)
 
 
 @pytest.mark.parametrize(
