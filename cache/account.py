@@ -195,6 +195,7 @@ class Account:
             for path in self._forgotten(""):
                 book.used -= _unlink(path)
                 count += 1
+            self._remove_empty()
         return count
 
     def blocks(self, dataset: str | None = None) -> Iterator[Path]:
@@ -218,10 +219,13 @@ class Account:
             for path in list(self.blocks(dataset)):
                 book.used -= _unlink(path)
                 count += 1
-            for folder in self.datasets():
-                with suppress(OSError):
-                    folder.rmdir()  # only if it is empty
+            self._remove_empty()
         return count
+
+    def _remove_empty(self) -> None:
+        for folder in self.datasets():
+            with suppress(OSError):
+                folder.rmdir()  # only if it is empty
 
     # -- under the mutex ----------------------------------------------------------------------------
 
