@@ -34,8 +34,8 @@ import torch.distributed as dist
 from holoshard.train.compress.replicas import GroupReplicas
 from holoshard.train.compress.sign import Sign
 from holoshard.train.compress.two_level import make_exchange, two_level
-from holoshard.train.topology import Topology
 from holoshard.train.levels import WAYS, crossing_seconds
+from holoshard.train.topology import Topology
 
 RACKS, EACH = 4, 4
 NODES = RACKS * EACH

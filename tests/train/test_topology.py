@@ -7,6 +7,7 @@ from worlds import config, largest_difference, metrics, run_world, train
 
 from holoshard.shards.errors import ConfigError
 from holoshard.train.compress.sign import Sign
+from holoshard.train.levels import describe, flat, packed, text_of, two_level
 from holoshard.train.topology import (
     Topology,
     hosts,
@@ -15,7 +16,6 @@ from holoshard.train.topology import (
     racks_of_toml,
     read_racks,
 )
-from holoshard.train.levels import describe, flat, packed, text_of, two_level
 
 SLURM = """\
 SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=gpu[01-02]
