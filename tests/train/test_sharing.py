@@ -52,6 +52,7 @@ def alone(shards, tmp_path_factory):
     [
         (2, {}),
         (2, {"tensor": 2}),
+        (2, {"pipeline": 2}),
         (4, {"tensor": 2, "reshard": "grad_op"}),
         (4, {"replicate": 2, "accumulate": 2, "checkpointing": "full"}),
     ],
