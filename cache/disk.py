@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 from .account import Account, Reserved, flight_lock
 from .blockfile import HEADER, dataset_folder, whole, write_block
@@ -48,6 +48,9 @@ class DiskTier:
     patience_s : seconds to wait for another process's fetch of the same block before fetching it here, too
     """
 
+    forgets = False
+    """Whether blocks of a data set go when no process uses it any more."""
+
     def __init__(
         self,
         folder: str | Path,
@@ -77,6 +80,7 @@ class DiskTier:
         self._lock = threading.RLock()
         self._flights = Flights()
         self._account: Account | None = None
+        self._finish: finalize[..., DiskTier] | None = None
         self._seen: dict[str, tuple[int, int]] = {}  # files whose checksum was right: inode, time
         self._silent_until = 0.0
         self._warned = False
@@ -112,12 +116,9 @@ class DiskTier:
     def close(self) -> None:
         """See Tier."""
         with self._lock:
-            account, self._account = self._account, None
-        if account is not None:
-            self._leave(account)
-
-    def _leave(self, account: Account) -> None:
-        account.close()
+            finish, self._account, self._finish = self._finish, None, None
+        if finish is not None:
+            finish()
 
     def account(self) -> Account | None:
         """The folder's account, to look after it; None if it is read only or cannot be used."""
@@ -133,6 +134,8 @@ class DiskTier:
                 if self._account is None:
                     try:
                         self._account = self._open()
+                        # Also at the end of the process, and when nobody holds the tier any more.
+                        self._finish = finalize(self, self._account.close, self.forgets)
                     except OSError as error:
                         self._failed("cannot be used", error)
                 account = self._account
@@ -331,6 +334,8 @@ def _modified(path: Path) -> float:
 def _after_fork() -> None:
     # Locks and descriptors are the parent's: the child attaches anew when it needs to.
     for tier in _ALIVE:
+        if tier._finish is not None:
+            tier._finish.detach()
         tier._begin()
         tier.counters._lock = threading.Lock()
 

@@ -29,6 +29,8 @@ class SharedTier(DiskTier):
     folder : a mounted tmpfs
     """
 
+    forgets = True
+
     def __init__(
         self,
         capacity: int,
@@ -44,9 +46,6 @@ class SharedTier(DiskTier):
         account = super()._open()
         self.counters.add(evictions=account.forget())
         return account
-
-    def _leave(self, account: Account) -> None:
-        account.close(forget=True)
 
     def _content(self, fd: int, size: int) -> memoryview:
         return memoryview(mmap.mmap(fd, size, access=mmap.ACCESS_READ) if size else b"")

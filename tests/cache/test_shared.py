@@ -6,6 +6,8 @@ import mmap
 import multiprocessing
 import os
 import random
+import subprocess
+import sys
 import time
 import zlib
 
@@ -117,6 +119,22 @@ def test_ranks_that_are_killed_leave_nothing(tmp_path, pages):
     assert last.used() == 0
     assert {path.name for path in last.root.rglob("*")} == {"state", "fill"}
     last.close()
+
+
+def test_a_process_that_ends_without_closing_leaves_nothing(tmp_path):
+    code = f"""
+from holoshard.cache.shared import SharedTier
+from holoshard.cache.tier import Key
+kept = SharedTier(1 << 20, folder={str(tmp_path)!r})
+for tier in (SharedTier(1 << 20, folder={str(tmp_path)!r}), kept):
+    tier.load(Key("d", "x", 0, -1), lambda: b"x" * 5000)
+del tier
+assert kept.used() == 8192
+1 / 0
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 1
+    (root,) = tmp_path.iterdir()
+    assert {path.name for path in root.rglob("*")} == {"state", "fill"}
 
 
 def test_no_such_memory_costs_the_sharing_not_the_run(tmp_path, caplog):
