@@ -19,10 +19,11 @@ from ..console import progress
 from ..errors import UsageError
 from ..format.manifest import Manifest
 from ..read.dataset import Dataset, open_dataset
+from .gather import PartSource
 from .generations import alone, recover
 from .groups import BUILT_IN, MMSEQS
 from .options import check_sizes
-from .pack import COPIES, MEMORY, PartSource, columns_of, kin_of, mixed
+from .pack import COPIES, MEMORY, columns_of, kin_of, mixed
 from .rule import FREE, SPLITS, Facts, Rule, Split
 from .split import split
 from .survey import Survey, distinct, part_files, survey
@@ -66,8 +67,8 @@ def append(
         readers = [open_dataset(path).reader for path in part_files(parts)]
         total = sum(r.n_complexes for r in readers)
         with progress("survey", len(old) + total) as bar:
-            before = survey([old.reader], columns_of(rule), bar)
-            found = survey(readers, columns_of(rule), bar)
+            before = survey([old.reader], columns_of(rule), bar, threads)
+            found = survey(readers, columns_of(rule), bar, threads)
         chosen, aside = distinct(found, before)
         if not len(chosen):
             return old.manifest
@@ -77,12 +78,12 @@ def append(
         making = _making(old.manifest, made, {"seen": total, **aside}, of)
         if not (of >= 0).any():
             return old.manifest
-        source = PartSource(readers, found, max(memory // COPIES, 1))
         with (
             DatasetWriter(out, extend=True, shard_bytes=shard_bytes, codec=codec, making=making,
                           threads=threads) as writer,
             progress("write", int((of >= 0).sum())) as bar,
         ):  # fmt: skip
+            source = PartSource(readers, found, max(memory // COPIES, 1), writer.folder, writer.threads)
             for number, name in enumerate(SPLITS):
                 mine = np.flatnonzero(of == number)
                 if len(mine):

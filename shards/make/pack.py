@@ -5,32 +5,30 @@ are taken in the order of their ids, split by groups, and mixed. Within a split 
 (a protein cluster) are spread evenly over the shards, so that any few blocks are a fair sample and the
 shuffle window of a stream is unbiased from the first epoch.
 
-Memory is bounded: the complexes themselves are gathered for a stretch of the output at a time, each with
-one pass over the parts that hold them.
+Memory is bounded: some hundred bytes a complex are kept of all, and the complexes themselves are gathered
+for a stretch of the output at a time (:mod:`.gather`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..console import Progress, progress
+from ..console import progress
 from ..errors import NothingKeptError
-from ..format.block import Block, concatenate
 from ..format.layout import BLOCK_SIZE
 from ..format.manifest import Manifest
 from ..permutation import permutation, uniforms
-from ..read.blocks import BlockReader
 from ..read.dataset import open_dataset
+from .gather import PartSource
 from .options import check_sizes
 from .rule import SPLITS, Facts, Rule
 from .split import split
-from .survey import Survey, distinct, part_files, survey
+from .survey import distinct, part_files, survey
 from .writer import SHARD_BYTES, DatasetWriter
 
 Rows = NDArray[np.int64]
@@ -78,19 +76,19 @@ def pack(
         raise NothingKeptError("the parts hold no complex; summary.json of the ingest says what was refused")
     rule = rule or Rule()
     with progress("survey", total) as bar:
-        found = survey(readers, columns_of(rule), bar)
+        found = survey(readers, columns_of(rule), bar, threads)
     chosen, aside = distinct(found)
     facts = found.facts(chosen.tolist())
     made = split(facts, rule)
     kin = made.groups if made.record["n_groups"] < len(facts) else kin_of(facts)
     making = {"seed": rule.seed, "split": made.record, "seen": total, **aside}
-    source = PartSource(readers, found, max(memory // COPIES, 1))
     size = block_size or block_size_for(len(facts))
     with (
         DatasetWriter(out, container=container, block_size=size, shard_bytes=shard_bytes, codec=codec,
                       making=making, threads=threads) as writer,
         progress("write", len(facts)) as bar,
     ):  # fmt: skip
+        source = PartSource(readers, found, max(memory // COPIES, 1), writer.folder, writer.threads)
         for number, name in enumerate(SPLITS):
             mine = np.flatnonzero(made.of == number)
             if len(mine):
@@ -136,40 +134,3 @@ def kin_of(facts: Facts) -> NDArray[np.int64]:
             labels = [v or f"id {i}" for v, i in zip(values, facts.ids, strict=True)]
             return np.unique(np.array(labels), return_inverse=True)[1].astype(np.int64)
     return np.arange(len(facts))
-
-
-@dataclass(frozen=True, slots=True)
-class PartSource:
-    """Complexes of the parts, by their numbers in the survey."""
-
-    readers: Sequence[BlockReader]
-    found: Survey
-    stretch_bytes: int
-
-    def blocks(self, chosen: Rows, bar: Progress) -> Iterator[Block]:
-        """Yield the chosen complexes in their order, as raw blocks."""
-        average = max(self.found.nbytes // len(self.found), 1)
-        length = max(self.stretch_bytes // average, 1)
-        part, row = np.array(self.found.part), np.array(self.found.row)
-        for begin in range(0, len(chosen), length):
-            some = chosen[begin : begin + length]
-            whole = self.gather(part[some], row[some])
-            for start in range(0, len(some), BLOCK_SIZE):
-                stop = min(start + BLOCK_SIZE, len(some))
-                yield whole.slice(start, stop)
-                bar.advance(stop - start)
-
-    def gather(self, part: Rows, row: Rows) -> Block:
-        """Read complexes by part and row within it, each block of a part once; return them in order."""
-        order = np.lexsort((row, part))
-        pieces = []
-        for p in np.unique(part).tolist():
-            reader = self.readers[p]
-            rows = row[order][part[order] == p]
-            of_block = np.searchsorted(reader.first_complex, rows, side="right") - 1
-            for b in np.unique(of_block).tolist():
-                here = rows[of_block == b] - reader.first_complex[b]
-                pieces.append(reader.read(b, raw=True).take(here))
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
-        return concatenate(pieces).take(back)

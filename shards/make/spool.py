@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Final
 
@@ -52,15 +53,19 @@ class ShardSpool:
         codecs: Codecs,
         fields: Mapping[str, Field] | None = None,
         threads: int = 1,
+        in_memory: int = IN_MEMORY,
     ) -> None:
+        self.in_memory = in_memory
         self.folder, self.block_size, self.codecs, self.fields = folder, block_size, codecs, fields or {}
         self.layout: Layout | None = None
         self._pool = ThreadPoolExecutor(threads, "holoshard-pack") if threads > 1 else None
         self._begin()
 
     def _begin(self) -> None:
-        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - closed by close()
-            IN_MEMORY, dir=str(self.folder)
+        self._file: IO[bytes] = (  # closed by close()
+            tempfile.SpooledTemporaryFile(self.in_memory, dir=str(self.folder))  # noqa: SIM115
+            if self.in_memory
+            else tempfile.TemporaryFile(dir=str(self.folder))  # noqa: SIM115
         )
         self._blocks: list[_Packed] = []
         self._padded = dict.fromkeys(RAGGED_AXES, 0)
@@ -130,22 +135,29 @@ class ShardSpool:
         rows = chunk_rows_for(dict.fromkeys(RAGGED_AXES, 0))
         return make_layout(FIELDS, self.block_size, rows, self.codecs)
 
-    def _repack(self, wider: Layout) -> None:
-        """Start again with a wider layout and the blocks so far."""
-        assert self.layout is not None
-        places, old = place(self.layout, self.table()), self._file
-        old.seek(0)
-        numbers = range(len(self._blocks))
+    def unpacked(self) -> Iterator[Block]:
+        """The blocks so far as they came, raw; the spool may begin anew meanwhile."""
+        if self.layout is None:
+            return
+        places, file = place(self.layout, self.table()), self._file
         lengths = [b.length for b in self._blocks]
         keys, index = list(self.layout.fields), self.layout.index
         wanted = [index[k] for k in (*COUNT_KEYS, *keys)]
-        self.layout = wider
-        self._begin()
-        for number in numbers:
-            data = memoryview(old.read(lengths[number]))
+        file.seek(0)
+        for number, length in enumerate(lengths):
+            data = memoryview(file.read(length))
             at, size = places.in_block[number], places.size[number]
             pieces = {i: data[int(at[i]) : int(at[i] + size[i])] for i in wanted}
-            self.append(unpack_block(pieces, places, number, keys, True, "temporary file"))
+            yield unpack_block(pieces, places, number, keys, True, "temporary file")
+
+    def _repack(self, wider: Layout) -> None:
+        """Start again with a wider layout and the blocks so far."""
+        old, blocks = self._file, self.unpacked()
+        first = next(blocks, None)  # it has then looked at the layout and the table so far
+        self.layout = wider
+        self._begin()
+        for block in () if first is None else chain([first], blocks):
+            self.append(block)
         old.close()
 
     def close(self) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -23,6 +25,7 @@ from ..format.manifest import MANIFEST, read_manifest
 from ..format.records import texts_of
 from ..format.regular import regular
 from ..read.blocks import BlockReader
+from .ordered import in_order
 from .rule import Facts
 
 T = TypeVar("T")
@@ -109,27 +112,30 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def survey(
-    readers: Sequence[BlockReader], columns: Sequence[str], progress: Progress | None = None
+    readers: Sequence[BlockReader], columns: Sequence[str], progress: Progress, threads: int | None = None
 ) -> Survey:
     """Look at every complex of the parts once; keep the named columns of the label table."""
     found = Survey(columns={name: [] for name in columns})
     seen = dict[str, str]()  # one copy of each text, since many complexes share a protein
-    for number, reader in enumerate(readers):
-        row = 0
-        for index in range(reader.n_blocks):
-            block = reader.read(index, raw=True)
-            for text, date, digest in zip(
-                texts_of(block), block.columns["deposited"].tolist(), digests(block), strict=True
-            ):
+
+    def look(place: tuple[int, int]) -> tuple[Block, list[bytes]]:
+        block = readers[place[0]].read(place[1], raw=True)
+        return block, list(digests(block))
+
+    threads = threads or os.cpu_count() or 1
+    places = [(number, index) for number, reader in enumerate(readers) for index in range(reader.n_blocks)]
+    with ThreadPoolExecutor(threads, "holoshard-survey") as pool:
+        looked = in_order(pool, look, places, threads)
+        for (number, index), (block, hashed) in zip(places, looked, strict=True):
+            first = int(readers[number].first_complex[index])
+            for text in texts_of(block):
                 _note(found, text, seen)
-                found.deposited.append(date)
-                found.digests.append(digest)
-                found.part.append(number)
-                found.row.append(row)
-                row += 1
+            found.deposited += block.columns["deposited"].tolist()
+            found.digests += hashed
+            found.part += [number] * block.n_complexes
+            found.row += range(first, first + block.n_complexes)
             found.nbytes += sum(c.nbytes for c in block.columns.values())
-            if progress is not None:
-                progress.advance(block.n_complexes)
+            progress.advance(block.n_complexes)
     return found
 
 

@@ -111,7 +111,7 @@ class DatasetWriter:
         self.fields, self.making = fields, dict(making or {})
         self.threads = threads or os.cpu_count() or 1
         self._old = open_source(self.out) if extend else None
-        self._folder = self.out / f"{STAGE}{os.getpid()}" if extend else begin(self.out)
+        self.folder = self.out / f"{STAGE}{os.getpid()}" if extend else begin(self.out)
         self._shards: list[ShardInfo] = []
         self._tables: list[BlockTable] = []
         self._layouts: list[Layout] = []
@@ -127,14 +127,14 @@ class DatasetWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        release(self._folder)
+        release(self.folder)
 
     def write(self, split: str, blocks: Iterable[Block]) -> None:
         """Write raw blocks of any size as shards ``<split>-00000`` and on; once for each split."""
         if not split.isidentifier() or split in self._written:
             raise UsageError(f"split {split!r} was written before, or is not letters, digits and underscores")
         self._written.add(split)
-        spool = ShardSpool(self._folder, self.block_size, self.codecs, self.fields, self.threads)
+        spool = ShardSpool(self.folder, self.block_size, self.codecs, self.fields, self.threads)
         spool.layout = self._typical
         number = sum(s.split == split for s in self._shards)
         try:
@@ -165,11 +165,11 @@ class DatasetWriter:
             manifest = replace(
                 manifest, generation=number, parent=before.fingerprint, index_name=index_name(number)
             )
-            manifest = write_frame(self._folder, manifest, columns, self._tables)
-            commit(self._folder, self.out, before.generation)
+            manifest = write_frame(self.folder, manifest, columns, self._tables)
+            commit(self.folder, self.out, before.generation)
         else:
-            manifest = write_frame(self._folder, manifest, columns, self._tables)
-            finish(self._folder, self.out)
+            manifest = write_frame(self.folder, manifest, columns, self._tables)
+            finish(self.folder, self.out)
         return manifest
 
     def _extend(self, old: Source) -> None:
@@ -177,7 +177,7 @@ class DatasetWriter:
         manifest = old.manifest
         if not old.has_index:
             raise UsageError(f"{old.root} has no index; only a data set folder can be extended")
-        claimed(self._folder)
+        claimed(self.folder)
         self.container, self.block_size = old.container, manifest.block_size
         self.making = {**manifest.making, **self.making}
         self._shards, self._layouts = list(manifest.shards), list(manifest.layouts)
@@ -185,7 +185,7 @@ class DatasetWriter:
         self._index.load(index_arrays(old), manifest.statistics)
 
     def _close(self, spool: ShardSpool, split: str, number: int) -> None:
-        path = self._folder / f"{split}-{number:05d}{self.container.suffix}"
+        path = self.folder / f"{split}-{number:05d}{self.container.suffix}"
         header, places = spool.write(path, self.container)
         if header.n_complexes >= self.block_size:
             self._typical = header.layout

@@ -10,6 +10,7 @@ import pytest
 from random_complexes import assert_same, random_complexes
 
 from holoshard.shards.errors import NothingKeptError, UsageError
+from holoshard.shards.make.gather import PartSource
 from holoshard.shards.make.pack import block_size_for, mixed, pack
 from holoshard.shards.make.rule import Rule
 from holoshard.shards.make.writer import write_part
@@ -128,6 +129,40 @@ def test_a_failed_run_leaves_the_old_data_set(tmp_path):
         pack([tmp_path / "bad.h5"], tmp_path / "out")
     assert contents(tmp_path / "out") == before
     assert {p.name for p in tmp_path.iterdir()} == {"part.h5", "bad.h5", "out"}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("memory", [1 << 16, 1 << 21, 1 << 30], ids=["files", "passes", "at once"])
+def test_memory_and_threads_do_not_change_the_bytes(tmp_path, packed, memory, threads):
+    parts, expected = packed
+    pack([parts], tmp_path / "out", rule=Rule("cluster", seed=2), memory=memory, threads=threads)
+    assert contents(tmp_path / "out") == expected
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("packed")
+    write_parts(folder / "parts", COMPLEXES, 40)
+    pack([folder / "parts"], folder / "out", rule=Rule("cluster", seed=2))
+    return folder / "parts", contents(folder / "out")
+
+
+@pytest.mark.parametrize(("memory", "way"), [(1 << 16, "_in_files"), (1 << 21, "_in_passes")])
+def test_each_way_of_gathering_is_taken(monkeypatch, packed, tmp_path, memory, way):
+    """Else the test above would compare one way with itself."""
+    taken = []
+    for name in ("_in_files", "_in_passes"):
+        real = getattr(PartSource, name)
+
+        def noted(self, stretches, pool, real=real, name=name):
+            taken.append((name, len(stretches)))
+            return real(self, stretches, pool)
+
+        monkeypatch.setattr(PartSource, name, noted)
+    pack([packed[0]], tmp_path / "out", rule=Rule("cluster", seed=2), memory=memory)
+    assert way in {name for name, _ in taken}
+    assert max(n for _, n in taken) > (20 if way == "_in_files" else 1)
 
 
 def test_nothing_to_pack(tmp_path):
