@@ -67,7 +67,7 @@ def _canvas(width: float, height: float) -> Figure:
 def scatter(tables: Sequence[tuple[str, PredictionTable]]) -> str:
     """Predicted against measured pK, a panel a split, with the identity line; bounds as arrows."""
     with matplotlib.rc_context(RC):
-        figure = _canvas(3.1 * max(len(tables), 1), 3.1)
+        figure = _canvas(*((4.4, 3.6) if len(tables) == 1 else (3.1 * max(len(tables), 1), 3.1)))
         axes = figure.subplots(1, len(tables), squeeze=False)[0]
         low, high = _limits(tables)
         for panel, (split, table) in zip(axes, tables, strict=True):
@@ -108,7 +108,7 @@ def _thinned(rows: NDArray[np.intp]) -> NDArray[np.intp]:
 def residuals(tables: Sequence[tuple[str, PredictionTable]]) -> str:
     """Histogram of predicted minus measured pK, a panel a split."""
     with matplotlib.rc_context(RC):
-        figure = _canvas(3.1 * max(len(tables), 1), 2.1)
+        figure = _canvas(*((4.4, 3.6) if len(tables) == 1 else (3.1 * max(len(tables), 1), 2.1)))
         axes = figure.subplots(1, len(tables), squeeze=False)[0]
         errors = [(t.predicted - t.pk)[exact(t.pk, t.pk_relation)] for _, t in tables]
         reach = max([float(np.ceil(np.abs(e).max())) for e in errors if len(e)] or [1.0]) or 1.0

@@ -18,7 +18,7 @@ STYLE: Final = """
 body { margin: 0 auto; padding: 2rem 1.5rem 4rem; max-width: 72rem; background: var(--paper);
   color: var(--ink); font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; }
 h1 { font-size: 1.7rem; margin: 0; overflow-wrap: anywhere; }
-h2 { font-size: 1.15rem; margin: 2.6rem 0 .6rem; }
+h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem; padding-top: .9rem; border-top: 1px solid var(--line); }
 p { max-width: 46rem; } .quiet, figcaption, caption { color: var(--quiet); font-size: .88rem; }
 .banner { background: var(--warn-paper); color: var(--warn); border: 1px solid currentColor;
   border-radius: .4rem; padding: .7rem 1rem; margin: 1.2rem 0; font-weight: 600; }
@@ -39,7 +39,8 @@ pre { background: var(--raised); border-radius: .4rem; padding: .8rem 1rem; over
 summary { cursor: pointer; color: var(--quiet); } select { max-width: 100%; }
 canvas { background: var(--raised); border-radius: .4rem;
   touch-action: none; cursor: grab; max-width: 100%; } .side { display: flex; flex-wrap: wrap; gap: 1.5rem; }
-.side figure { flex: 1 1 24rem; }
+.side figure { flex: 1 1 24rem; } .side figure svg { max-width: none !important; }
+.row { display: flex; flex-wrap: wrap; gap: 0 3.5rem; align-items: flex-start; }
 """
 
 
@@ -110,6 +111,16 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "",
         f'<div class="scroll"><table>{title}<thead><tr>{cells("th", head)}</tr></thead>\n'
         f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def row(*parts: str) -> str:
+    """Small parts beside each other where there is room; nothing if there is none."""
+    return f'<div class="row">{"".join(parts)}</div>' if any(parts) else ""
+
+
+def side(*figures: str) -> str:
+    """Figures of equal width beside each other where there is room."""
+    return f'<div class="side">{"".join(figures)}</div>' if any(figures) else ""
 
 
 def figure(svg: str, caption: str) -> str:

@@ -128,10 +128,11 @@ def _scatters(tables: Sequence[tuple[str, PredictionTable]]) -> list[str]:
     note = f" Of {', '.join(thinned)}, {figures.MAX_POINTS} complexes are drawn." if thinned else ""
     bounds = any(mask.any() for _, t in tables for mask, _, _ in figures.marks(t)[1:])
     arrows = " Arrows are bounds: the true pK lies on the side they point to." if bounds else ""
-    return [
+    drawn = [
         page.figure(figures.scatter(tables), f"The dashed line is perfect prediction.{arrows}{note}"),
         page.figure(figures.residuals(tables), "Errors: right of the line the affinity is overestimated."),
     ]
+    return [page.side(*drawn)] if len(tables) == 1 else drawn
 
 
 def _row(name: str, result: Mapping[str, Any], sign: str = "") -> list[str]:
@@ -179,7 +180,7 @@ def _drawn(split: str, judged: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
                           f"{page.slug(split)}-{key}")
         for key in ("rmse", "pearson")
     )  # fmt: skip
-    return f'<div class="side">{"".join(f"<figure>{svg}</figure>" for svg in svgs)}</div>'
+    return page.side(*(page.figure(svg, "") for svg in svgs))
 
 
 def _by_label(run: Run, key: str, label: str) -> list[str]:
@@ -204,19 +205,20 @@ def _training(log: RunLog) -> list[str]:
     parts = [page.figure(figures.curves(log), "Left: training and validation loss, and the learning rate. "
                          "Right: figures on the validation split, and speed.")]  # fmt: skip
     shares = _time_shares(log)
-    parts.append(page.table(["time of a step", "seconds", "share"], shares, "sums over the run"))
-    parts += reading(log)
+    unusual = [e for e in log.events if e["event"] not in ("done",)]
+    events = [[e["event"], e.get("step", "-")] for e in unusual[-20:]]
+    parts.append(page.row(
+        page.table(["time of a step", "seconds", "share"], shares, "sums over the run"),
+        page.table(["event", "step"], events, "what was unusual"), *reading(log),
+    ))  # fmt: skip
     for start in log.starts[:1] + log.starts[1:][-1:]:
         parts.append(page.folded("started on", page.table(["", ""], list(start.items()), words=2)))
-    unusual = [e for e in log.events if e["event"] not in ("done",)]
-    rows = [[e["event"], e.get("step", "-")] for e in unusual[-20:]]
-    parts.append(page.table(["event", "step"], rows))
     return parts
 
 
 def _time_shares(log: RunLog) -> list[list[str]]:
     names = {"data_wait": "waiting for data", "forward": "forward", "backward": "backward",
-             "communication": "communication", "optimizer": "optimizer"}  # fmt: skip
+             "communication": "communication", "pipeline": "pipeline", "optimizer": "optimizer"}  # fmt: skip
     series = {title: log.series(name)[1] for name, title in names.items()}
     sums = {title: float(values.sum()) for title, values in series.items() if len(values)}
     total = sum(sums.values()) or 1.0
@@ -258,9 +260,11 @@ def _dataset(run: Run) -> list[str]:
     marked = [int(np.count_nonzero(flags & int(f))) for f in Flag]
     return [
         page.paragraph(f"{run.dataset_name}: {len(data):,} complexes."),
-        page.table(["split", "complexes", "with a pK", "pK, mean ± SD", "atoms, median"], rows),
-        page.table(["kind of measurement", "complexes"], [[KINDS[k], int(n)] for k, n in counted]),
-        page.table(["mark", "complexes"], [[m, n] for m, n in zip(marks, marked, strict=True) if n]),
+        page.row(
+            page.table(["split", "complexes", "with a pK", "pK, mean ± SD", "atoms, median"], rows),
+            page.table(["kind of measurement", "complexes"], [[KINDS[k], int(n)] for k, n in counted]),
+            page.table(["mark", "complexes"], [[m, n] for m, n in zip(marks, marked, strict=True) if n]),
+        ),
     ]
 
 
