@@ -38,14 +38,17 @@ _ORDER: Final = np.array(
     [BOND_ORDERS.index(_ORDER_NAMES.get(v.name, "unknown")) for v in Chem.BondType.values.values()],
     dtype=np.uint8,
 )
-_ATOM_METHODS: Final = (
-    Chem.Atom.GetAtomicNum, Chem.Atom.GetFormalCharge, Chem.Atom.GetHybridization, Chem.Atom.GetTotalNumHs,
-    Chem.Atom.GetIsAromatic, Chem.Atom.IsInRing,
-)  # fmt: skip
-_BOND_METHODS: Final = (
-    Chem.Bond.GetBeginAtomIdx, Chem.Bond.GetEndAtomIdx, Chem.Bond.GetBondType, Chem.Bond.GetIsConjugated,
-    Chem.Bond.IsInRing,
-)  # fmt: skip
+_ATOM_METHODS: Final = {
+    "element": (Chem.Atom.GetAtomicNum, np.uint8), "charge": (Chem.Atom.GetFormalCharge, np.int8),
+    "hybridisation": (Chem.Atom.GetHybridization, np.uint8), "hydrogens": (Chem.Atom.GetTotalNumHs, np.uint8),
+    "aromatic": (Chem.Atom.GetIsAromatic, np.uint8), "ring": (Chem.Atom.IsInRing, np.uint8),
+}  # fmt: skip
+_BOND_METHODS: Final = {
+    "first": (Chem.Bond.GetBeginAtomIdx, np.int64), "second": (Chem.Bond.GetEndAtomIdx, np.int64),
+    "order": (Chem.Bond.GetBondType, np.uint8), "conjugated": (Chem.Bond.GetIsConjugated, np.uint8),
+    "ring": (Chem.Bond.IsInRing, np.uint8),
+}  # fmt: skip
+_SP3: Final = int(Chem.HybridizationType.SP3)
 _SYMBOLS: Final = encode_names(["*", *map(Chem.GetPeriodicTable().GetElementSymbol, range(1, 119))], 4)
 _EXOTIC: Final = re.compile("@(?:TB|SP|OH|AL|TH)")  # stereo classes of SMILES beyond the tetrahedral
 _TETRAHEDRAL: Final = frozenset({
@@ -250,43 +253,42 @@ def _label_stereo(mol: Any, smiles: str) -> None:
         return
 
 
-def _atom_columns(mol: Any) -> dict[str, NDArray[Any]]:
+def _columns(methods: dict[str, Any], things: list[Any]) -> dict[str, NDArray[Any]]:
     # RDKit's own iterators are written in Python: mapping its methods over one list is three times as fast.
+    return {k: np.fromiter(map(f, things), dtype, len(things)) for k, (f, dtype) in methods.items()}
+
+
+def _atom_columns(mol: Any) -> dict[str, NDArray[Any]]:
     atoms = list(map(mol.GetAtomWithIdx, range(mol.GetNumAtoms())))
-    table = np.array([list(map(method, atoms)) for method in _ATOM_METHODS], dtype=np.int64)
+    found = _columns(_ATOM_METHODS, atoms)
     chirality = np.zeros(len(atoms), dtype=np.uint8)
-    for i in np.flatnonzero(table[2] == int(Chem.HybridizationType.SP3)).tolist():
+    for i in (found["hybridisation"] == _SP3).nonzero()[0].tolist():
         if atoms[i].HasProp("_CIPCode"):
             label = atoms[i].GetProp("_CIPCode").upper()  # r and s: pseudoasymmetric
             chirality[i] = CHIRALITIES.index(label if label in ("R", "S") else "unassigned")
         elif atoms[i].HasProp("_ChiralityPossible"):
             chirality[i] = CHIRALITIES.index("unassigned")
-    hydrogens = table[3]
-    if (table[0] == 1).any():
-        hydrogens = hydrogens + [sum(n.GetAtomicNum() == 1 for n in atom.GetNeighbors()) for atom in atoms]
-    return {
-        "element": table[0].astype(np.uint8),
-        "charge": table[1].astype(np.int8),
-        "hybridisation": _HYBRIDISATION[table[2]],
-        "hydrogens": hydrogens.astype(np.uint8),
-        "aromatic": table[4].astype(np.uint8),
-        "ring": table[5].astype(np.uint8),
-        "chirality": chirality,
-    }
+    if (found["element"] == 1).any():
+        found["hydrogens"] += np.array(
+            [sum(n.GetAtomicNum() == 1 for n in atom.GetNeighbors()) for atom in atoms], np.uint8
+        )
+    found["hybridisation"] = _HYBRIDISATION[found["hybridisation"]]
+    return {**found, "chirality": chirality}
 
 
 def _bond_columns(mol: Any, stereo: bool) -> dict[str, NDArray[Any]]:
     bonds = list(map(mol.GetBondWithIdx, range(mol.GetNumBonds())))
-    table = np.array([list(map(method, bonds)) for method in _BOND_METHODS], dtype=np.int64)
+    found = _columns(_BOND_METHODS, bonds)
     labels = np.array(list(map(_bond_stereo, bonds)) if stereo else [0] * len(bonds), dtype=np.uint8)
-    ends = np.sort(table[:2], axis=0)
-    order = np.lexsort(ends[::-1])
-    table = table[:, order]
+    first, second = found["first"], found["second"]
+    key = np.minimum(first, second) << 32 | np.maximum(first, second)
+    order = key.argsort()
+    key = key[order]
     return {
-        "bond_atoms": ends[:, order].T.astype(np.uint16),
-        "bond_order": _ORDER[table[2]],
-        "bond_conjugated": table[3].astype(np.uint8),
-        "bond_ring": table[4].astype(np.uint8),
+        "bond_atoms": np.stack([key >> 32, key & 0xFFFFFFFF], axis=1).astype(np.uint16),
+        "bond_order": _ORDER[found["order"][order]],
+        "bond_conjugated": found["conjugated"][order],
+        "bond_ring": found["ring"][order],
         "bond_stereo": labels[order],
     }
 

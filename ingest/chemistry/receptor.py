@@ -139,7 +139,7 @@ def _key(name: str) -> np.uint64:
     return np.uint64(int.from_bytes(name.encode(), "little"))
 
 
-# Names of the atoms that bond to the next residue and to the previous one: none, of peptides, of nucleic acids.
+# Names of the atoms that bond to the next and to the previous residue: none, of peptides, of nucleic acids.
 _NEXT: Final = np.array([_key(n) for n in ("", "C", "O3'")])
 _PREVIOUS: Final = np.array([_key(n) for n in ("", "N", "P")])
 
