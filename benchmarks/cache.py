@@ -247,7 +247,7 @@ def main() -> None:
         plans = [[plan(dataset, number, rank) for rank in range(NODES * READERS)] for number in range(2)]
         server = Mounted(options.mount) if options.mount else Server()
         runs: dict[str, Callable[[], Any]] = {
-            "small files": lambda: {"iowait_small_files": small_files(server, n // 4, far / "small")},
+            "small files": lambda: {"iowait_small_files": small_files(server, n // 8, far / "small")},
             "shards": lambda: {"iowait_shards": epoch(
                 plans[0], [node for node in nodes(server, extents) for _ in range(READERS)])},
             "tiers": lambda: behind_tiers(plans, extents, server, folder),
