@@ -3,7 +3,7 @@
 The complexes are one for each protein of the shared pack, so that nothing is remembered from one to the
 next; files are read and unpacked beforehand, and all contenders get the same bytes.
 
-vs_biopython      times the time of :func:`straightforward`: Biopython, RDKit, and a pocket by NumPy
+vs_biopython      times the time of :func:`straightforward`: Biopython and RDKit as one would first use them
 vs_parse_floor    times the bare reading of both files by gemmi and RDKit, with nothing done to them: at
                   least 1, the less the better
 two_workers       speed of two processes over one (with two free cores)
@@ -28,6 +28,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import gemmi
 import numpy as np
-from Bio.PDB import PDBParser
+from Bio.PDB import NeighborSearch, PDBParser
 from Bio.SeqUtils import seq1
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdCIPLabeler
@@ -70,10 +71,10 @@ def items(root: Path) -> list[Item]:
 
 
 def straightforward(protein: bytes, ligand: bytes) -> dict[str, Any]:
-    """What one would write first: Biopython reads the protein, NumPy measures the distances of one residue
-    after another, RDKit reads the ligand and the pocket as a PDB block; then, atom by atom and bond by bond,
-    the features of both, R and S of the ligand by the full rules, its SMILES, InChIKey and scaffold, and
-    the sequences of the chains.
+    """What one would write first: Biopython reads the protein and finds the residues near the ligand, RDKit
+    reads the ligand, and the pocket as a PDB block; then, atom by atom and bond by bond, the columns of the
+    record for both, R and S of the ligand by the full rules, its SMILES, InChIKey and scaffold, and the
+    sequences of the chains.
 
     It leaves out what a record has beyond that: alternate locations resolved, bonds to residues outside the
     pocket, charges and hydrogens of the whole protein's chemistry, repairs, header, links, label, checks.
@@ -83,38 +84,40 @@ def straightforward(protein: bytes, ligand: bytes) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = next(iter(PDBParser(QUIET=True).get_structure("x", io.StringIO(protein.decode("latin-1")))))
-    ligand_xyz = mol.GetConformer().GetPositions()
-    kept = []
-    for residue in model.get_residues():
-        atoms = [a for a in residue if a.element not in ("H", "D")]
-        if residue.resname in ("HOH", "WAT", "DOD") or not atoms:
-            continue
-        xyz = np.array([a.coord for a in atoms], float)
-        if np.linalg.norm(xyz[:, None] - ligand_xyz[None], axis=2).min() <= OPTIONS.pocket:
-            kept.append(residue)
+    places = mol.GetConformer().GetPositions()
+    search = NeighborSearch([a for a in model.get_atoms() if a.element not in ("H", "D")])
+    near = {residue for xyz in places for residue in search.search(xyz, OPTIONS.pocket, "R")}
+    kept = [r for r in model.get_residues() if r in near and r.resname not in ("HOH", "WAT", "DOD")]
+    atoms = [(k, a) for k, residue in enumerate(kept) for a in residue if a.element not in ("H", "D")]
     block = io.StringIO()
-    for k, residue in enumerate(kept):
-        for atom in residue:
-            if atom.element in ("H", "D"):
-                continue
-            x, y, z = atom.coord
-            block.write(f"ATOM  {1:5d} {atom.fullname:<4s} {residue.resname:>3s} {'A'}{k % 9999:4d}    "
-                        f"{x:8.3f}{y:8.3f}{z:8.3f}  1.00  0.00          {atom.element:>2s}\n")  # fmt: skip
+    for k, atom in atoms:
+        x, y, z = atom.coord
+        block.write(f"ATOM  {1:5d} {atom.fullname:<4s} {kept[k].resname:>3s} {'A'}{k % 9999:4d}    "
+                    f"{x:8.3f}{y:8.3f}{z:8.3f}  1.00  0.00          {atom.element:>2s}\n")  # fmt: skip
     pocket = Chem.MolFromPDBBlock(block.getvalue(), sanitize=False)
     Chem.SanitizeMol(pocket, catchErrors=True)
+    Chem.AssignStereochemistryFrom3D(pocket)
     features = [
         (a.GetAtomicNum(), a.GetFormalCharge(), str(a.GetHybridization()), a.GetDegree(), a.GetTotalNumHs(),
          a.GetIsAromatic(), a.IsInRing(), a.GetProp("_CIPCode") if a.HasProp("_CIPCode") else "")
         for m in (mol, pocket) for a in m.GetAtoms()
     ]  # fmt: skip
+    names = [
+        (a.name, kept[k].resname, kept[k].get_parent().id, *kept[k].id[1:], a.name in ("N", "CA", "C", "O"),
+         a.get_bfactor(), a.get_occupancy())
+        for k, a in atoms
+    ]  # fmt: skip
     bonds = [
-        (b.GetBeginAtomIdx(), b.GetEndAtomIdx(), str(b.GetBondType()), b.GetIsConjugated(), b.IsInRing())
+        (b.GetBeginAtomIdx(), b.GetEndAtomIdx(), str(b.GetBondType()), b.GetIsConjugated(), b.IsInRing(),
+         str(b.GetStereo()))
         for m in (mol, pocket) for b in m.GetBonds()
     ]  # fmt: skip
     sequences = {chain.id: "".join(seq1(r.resname) for r in chain if r.id[0] == " ") for chain in model}
     return {
-        "features": features, "bonds": bonds, "sequences": sequences, "smiles": Chem.MolToSmiles(mol),
-        "key": Chem.MolToInchiKey(mol), "scaffold": MurckoScaffold.MurckoScaffoldSmiles(mol=mol),
+        "position": np.concatenate([places, [a.coord for _, a in atoms]]) - places.mean(axis=0),
+        "features": features, "names": names, "bonds": bonds, "sequences": sequences,
+        "smiles": Chem.MolToSmiles(mol), "key": Chem.MolToInchiKey(mol),
+        "scaffold": MurckoScaffold.MurckoScaffoldSmiles(mol=mol),
     }  # fmt: skip
 
 
@@ -125,15 +128,19 @@ def floor(protein: bytes, ligand: bytes) -> None:
 
 
 class Contents:
-    """The files of the items, in memory: ``load`` for the pipeline without the disk."""
+    """The bytes of the items, in memory: ``load`` for the pipeline without the disk. Of a ligand file no more
+    than the item's own record, so that nobody has to look for it.
+    """
 
     def __init__(self, chosen: list[Item]) -> None:
-        self.data = {at: load(at) for i in chosen for at in (i.structure, i.ligand) if at is not None}
-        self.pairs = []
+        self.data: dict[Locator, bytes] = {}
+        self.pairs, self.items = [], [replace(item, record=0) for item in chosen]
         for item in chosen:
             assert item.ligand is not None
-            start, stop = split_records(self.data[item.ligand])[item.record]
-            self.pairs.append((self.data[item.structure], self.data[item.ligand][start:stop]))
+            protein, ligand = load(item.structure), load(item.ligand)
+            start, stop = split_records(ligand)[item.record]
+            self.pairs.append((protein, ligand[start:stop]))
+            self.data[item.structure], self.data[item.ligand] = self.pairs[-1]
 
     def load(self, locator: Locator) -> bytes:
         return self.data[locator]
@@ -225,6 +232,7 @@ def main() -> None:
         chosen = chosen[:: max(len(chosen) // QUICK, 1)][:QUICK]
     peer = cif_vs_atomworks(Path(given.shared) / "data/real", 3)
     contents = Contents(chosen)
+    chosen = contents.items
     pipeline.load = contents.load  # type: ignore[assignment]
     work(chosen)  # the dictionary and the templates are made once a process
     rounds = 3 if given.quick else 5
