@@ -24,6 +24,7 @@ from holoshard.cache.blockfile import dataset_folder
 from holoshard.cache.disk import DiskTier
 from holoshard.cache.memory import MemoryTier
 from holoshard.cache.policy import LRU, Clairvoyant, NeverEvict
+from holoshard.cache.shared import SharedTier
 from holoshard.cache.tier import Key
 
 FORK = multiprocessing.get_context("fork")
@@ -69,12 +70,19 @@ def test_memory_against_a_model(trace, name, capacity):
 
 
 @settings(max_examples=50, deadline=None)
-@given(traces, policies, st.integers(0, 10), st.booleans())
-def test_disk_against_a_model(trace, name, pages, second):
+@given(traces, policies, st.integers(0, 10), st.booleans(), st.booleans())
+def test_disk_against_a_model(trace, name, pages, second, shared):
     """Two processes' worth of tiers on one folder; one may be closed, die in the middle, or find damage."""
     folder = Path(tempfile.mkdtemp())
+
+    def make():
+        who = policy(name, trace)
+        if shared:
+            return SharedTier(pages * PAGE, who, folder=folder)
+        return DiskTier(folder, pages * PAGE, who, spare=0)
+
     try:
-        tiers = [DiskTier(folder, pages * PAGE, policy(name, trace), spare=0) for _ in range(1 + second)]
+        tiers = [make() for _ in range(1 + second)]
         for n, (i, dataset, action) in enumerate(trace):
             tier = tiers[n % len(tiers)]
             damaged = False
@@ -100,8 +108,9 @@ def test_disk_against_a_model(trace, name, pages, second):
             assert disk_bytes(tier) <= tier.used() <= pages * PAGE
         for tier in tiers:
             tier.close()
-        last = DiskTier(folder, pages * PAGE, spare=0)
+        last = make()
         assert last.used() == disk_bytes(last)
+        assert not shared or last.used() == 0
         assert os.listdir(last.root / "fill") == []
         last.close()
     finally:

@@ -220,6 +220,8 @@ def test_pickled_caches_go_on(folder, path, tmp_path):
 
 def test_tiers_in_words(tmp_path):
     assert parse_tier("memory:2GiB").capacity == 2 << 30
+    spaced = parse_tier("/mnt/pmem0: 64 GiB")
+    assert (spaced.folder, spaced.capacity) == (Path("/mnt/pmem0"), 64 << 30)
     disk = parse_tier(f"{tmp_path}:256GiB", read_only=True)
     assert (disk.capacity, disk.name, disk.read_only) == (256 << 30, str(tmp_path), True)
     for wrong in ("memory", "/local/nvme", ":3GiB", "/x:many"):
