@@ -29,8 +29,9 @@ from holoshard.shards.format.codec import from_fixed
 from holoshard.shards.format.records import texts_of
 from holoshard.shards.make.writer import DatasetWriter
 from holoshard.shards.read.ahead import ReadAhead, stored_fields
-from holoshard.shards.read.batch import DEFAULT_FIELDS, Pool, rotations
+from holoshard.shards.read.batch import DEFAULT_FIELDS, rotations
 from holoshard.shards.read.dataset import Dataset, open_dataset
+from holoshard.shards.read.pool import Pool, Room
 
 STRETCH = 4096
 
@@ -112,7 +113,8 @@ def floor(dataset: Dataset) -> Iterator[dict[str, Any]]:
     reader = ReadAhead(dataset.stream(threads=0), 0)
     for b in range(dataset.reader.n_blocks):
         block = reader.decode(b)
-        pool = Pool([block])
+        pool = Pool([Room.of(block)], reader.pooled)
+        pool.land(0, block)
         order = np.argsort(block.counts["atom"], kind="stable")
         for begin in range(0, len(order), BATCH):
             yield pool.padded(order[begin : begin + BATCH], DEFAULT_FIELDS)
