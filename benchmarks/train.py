@@ -1,9 +1,9 @@
 """The trainer beside the bare loop of forward, backward and optimizer: CPU time, interleaved, medians.
 
 over_bare_loop           a step of the Trainer over the bare step, one process
-fsdp2_over_bare          CPU time of a step of two processes, together, over the bare step of one
+fsdp2_over_bare          the same in each of two processes with FSDP2, over the bare step on the same rows
 of_matmul_peak           forward and backward at 512 channels, float32, of the speed of a bare matrix product
-checkpoint_memory_saved  share of the peak memory that recomputing every second layer saves
+checkpoint_memory_saved  share of the peak memory that selective recomputing saves (all but linear maps)
 checkpoint_time          and its time, over that without
 padding                  places of an epoch's batches over the atoms in them
 data_wait                share of a run's time spent waiting for batches
@@ -50,12 +50,12 @@ from holoshard.train.record import Record, read_record
 WARMUP = 2
 
 
-def configuration(data: Path) -> TrainConfig:
+def configuration(data: Path, processes: int = 1) -> TrainConfig:
     """A model large enough that arithmetic, not Python, takes the time."""
     text = f"""
         [data]
         path = {json.dumps(str(data))}
-        batch_size = 8
+        batch_size = {8 * processes}
         max_atoms = 160
         [model]
         width = 192
@@ -121,32 +121,31 @@ class Steps:
         self.optimizer.zero_grad(set_to_none=True)
 
 
-def over_bare_loop(config: TrainConfig, folder: Path, n: int) -> tuple[float, float]:
-    """The ratio, and the bare step's seconds."""
-    steps = Steps(config, folder)
-    ours, bare = [], []
+def over_bare(steps: Steps, n: int) -> float:
+    """Median of our step's CPU time over that of the bare step, on the same batch, one after the other."""
+    ratios = []
     for i in range(n + WARMUP):
         batch = next(steps.batches)
-        order = [(ours, steps.ours), (bare, steps.bare)]
-        for times, step in order if i % 2 else order[::-1]:
-            times.append(cpu(lambda step=step, batch=batch: step(batch)))  # type: ignore[misc]
-    ratios = [a / b for a, b in zip(ours[WARMUP:], bare[WARMUP:], strict=True)]
-    return statistics.median(ratios), statistics.median(bare[WARMUP:])
+        order = [steps.ours, steps.bare]
+        times = {
+            step.__name__: cpu(lambda step=step, batch=batch: step(batch))  # type: ignore[misc]
+            for step in (order if i % 2 else order[::-1])
+        }
+        ratios.append(times["ours"] / times["bare"])
+    return statistics.median(ratios[WARMUP:])
 
 
 def worker(config: TrainConfig, folder: Path, n: int) -> None:
-    """One process of two: prints the CPU seconds of its median step."""
-    steps = Steps(config, folder)
-    times = []
-    for _ in range(n + WARMUP):
-        batch = next(steps.batches)
-        times.append(cpu(lambda batch=batch: steps.ours(batch)))  # type: ignore[misc]
-    print(f"step {statistics.median(times[WARMUP:])}", flush=True)
+    """One process of two: prints its ratio."""
+    print(f"ratio {over_bare(Steps(config, folder), n)}", flush=True)
     stop()
 
 
 def two_processes(data: Path, folder: Path, n: int) -> float:
-    """CPU seconds of a step of two FSDP2 processes together."""
+    """CPU time of a step in each of two FSDP2 processes over that of the bare step there, on the same rows.
+
+    Both at once in each process, so that the two share caches and cores in either case.
+    """
     port = str(free_port())
     command = [sys.executable, __file__, "--data", str(data), "--worker", str(folder), "--steps", str(n)]
     world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
@@ -156,9 +155,8 @@ def two_processes(data: Path, folder: Path, n: int) -> float:
         for r in range(2)
     ]  # fmt: skip
     outputs = [process.communicate()[0] for process in processes]
-    return sum(
-        float(line.split()[1]) for out in outputs for line in out.splitlines() if line.startswith("step ")
-    )
+    lines = [line for out in outputs for line in out.splitlines()]
+    return statistics.mean(float(line.split()[1]) for line in lines if line.startswith("ratio "))
 
 
 def of_matmul_peak(batch: Tensors, n: int) -> float:
@@ -179,13 +177,13 @@ def of_matmul_peak(batch: Tensors, n: int) -> float:
 
 
 def checkpointing(config: TrainConfig, batch: Tensors, n: int) -> tuple[float, float]:
-    """Share of the peak memory that recomputing every second layer saves, and its time over that without."""
+    """Share of the peak memory that selective recomputing saves, and its time over that without."""
     from torch.distributed._tools.mem_tracker import MemTracker
 
     world, batch = start(config), with_near(batch, config.model.cutoff)
     peak, seconds = {}, {}
     models = {}
-    for mode in ("none", "layers"):
+    for mode in ("none", "selective"):
         parallel = ParallelConfig(checkpointing=mode)  # type: ignore[arg-type]
         models[mode] = build_model(replace(config, parallel=parallel), world, 6.0, 1.0)
         tracker = MemTracker()
@@ -198,16 +196,16 @@ def checkpointing(config: TrainConfig, batch: Tensors, n: int) -> tuple[float, f
     for _ in range(n):
         for mode, model in models.items():
             seconds[mode].append(cpu(lambda model=model: model(batch).sum().backward()))  # type: ignore[misc]
-    ratios = [a / b for a, b in zip(seconds["layers"], seconds["none"], strict=True)]
-    return 1 - peak["layers"] / peak["none"], statistics.median(ratios)
+    ratios = [a / b for a, b in zip(seconds["selective"], seconds["none"], strict=True)]
+    return 1 - peak["selective"] / peak["none"], statistics.median(ratios)
 
 
 def measure(data: Path, folder: Path, n: int) -> dict[str, Any]:
     """All figures."""
     config = configuration(data)
     found: dict[str, Any] = {}
-    found["over_bare_loop"], bare = over_bare_loop(config, folder / "one", n)
-    found["fsdp2_over_bare"] = two_processes(data, folder / "two", n) / bare
+    found["over_bare_loop"] = over_bare(Steps(config, folder / "one"), n)
+    found["fsdp2_over_bare"] = two_processes(data, folder / "two", n)
     trainer = Trainer(config, folder / "epoch", start(config))
     batches = [batch for _, batch in zip(range(trainer.steps_per_epoch), trainer.batches(), strict=False)]
     found["of_matmul_peak"] = of_matmul_peak(batches[0], max(3, n // 4))
@@ -236,7 +234,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.worker:
-        worker(configuration(arguments.data), arguments.worker, arguments.steps)
+        worker(configuration(arguments.data, 2), arguments.worker, arguments.steps)
         return
     with tempfile.TemporaryDirectory() as folder:
         data = arguments.data or sample(Path(folder), 64 if arguments.quick else 512)

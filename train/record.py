@@ -41,7 +41,9 @@ class Record:
         self._file.write(json.dumps(plain(values), allow_nan=False) + "\n")
         self._file.flush()
         if self._board is not None and "step" in values:
-            for name, value in {**values, **values.get("eval", {})}.items():
+            judged = values.get("eval", {})
+            curves = {**values, **{f"{judged.get('split', 'eval')}/{k}": v for k, v in judged.items()}}
+            for name, value in curves.items():
                 if isinstance(value, float) and math.isfinite(value):
                     self._board.add_scalar(name, value, values["step"])
 

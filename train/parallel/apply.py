@@ -27,7 +27,9 @@ from .tensor import split_layers
 
 Part = TypeVar("Part", bound=AffinityTransformer)
 aten = torch.ops.aten
-PRODUCTS: Final = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default)
+# Linear maps cost most to compute again; scores of attention little, and take most memory: those are not
+# kept (Korthikanti et al., doi:10.48550/arXiv.2205.05198).
+PRODUCTS: Final = (aten.mm.default, aten.addmm.default)
 
 
 def build_model(
@@ -38,7 +40,7 @@ def build_model(
     Parameters
     ----------
     mean, sd : of the training labels, pK units
-    filled : with first weights; else it is made on the device as it is, for a mode in which that costs nothing
+    filled : with first weights; else made on the device as it is, for a mode in which that costs nothing
     """
 
     def build(make: Callable[[], Part]) -> Part:
@@ -87,7 +89,7 @@ def recompute(model: AffinityTransformer, parallel: ParallelConfig) -> None:
 
 
 def _keep_products() -> Any:
-    """Keep what matrix products gave, and compute everything else again."""
+    """Keep what linear maps gave, and compute everything else again."""
     return create_selective_checkpoint_contexts(list(PRODUCTS))  # type: ignore[no-untyped-call]
 
 
