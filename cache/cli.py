@@ -14,7 +14,6 @@ from .advise import advise as advice_on
 from .blockfile import check_file, dataset_folder
 from .disk import DiskTier
 from .errors import SettingError
-from .extents import read_extents
 from .tier import format_size, parse_size
 from .tiered import open_cache, parse_tier
 from .warm import warm as fill
@@ -158,7 +157,7 @@ def verify(folder: Path, *, kind: Kind = "cache", output: Out = OUTPUT) -> dict[
 
 @app.command
 def clear(
-    folder: Path, *, data: Path | None = None, kind: Kind = "cache", output: Out = OUTPUT
+    folder: Path, *, data: str | None = None, kind: Kind = "cache", output: Out = OUTPUT
 ) -> dict[str, Any]:
     """Drop the blocks of a folder's cache, of one data set or of all.
 
@@ -183,7 +182,7 @@ def clear(
     if account is None:
         raise SettingError(f"{folder}: its cache cannot be opened; see the warning above")
     before = account.used()
-    count = account.clear(dataset_folder(read_extents(data).dataset) if data is not None else None)
+    count = account.clear(dataset_folder(open_cache([], data).dataset) if data is not None else None)
     freed = before - account.used()
     tier.close()
     print(f"{account.folder}: {count} blocks dropped, {format_size(freed)} free again")
@@ -192,7 +191,7 @@ def clear(
 
 @app.command
 def advise(
-    data: Path | None = None,
+    data: str | None = None,
     *,
     tiers: Tiers,
     size: str | None = None,
@@ -211,7 +210,7 @@ def advise(
     Parameters
     ----------
     data
-        Folder of a data set.
+        Folder or address of a data set.
     tiers
         Tiers of one node, fastest first.
     size
@@ -226,7 +225,8 @@ def advise(
     if (data is None) == (size is None):
         raise SettingError("give the folder of a data set, or its --size")
     if data is not None:
-        n_bytes = sum(length for _, _, length in read_extents(data).ranges(split))
+        extents = open_cache([], data).extents
+        n_bytes = sum(length for _, _, length in extents.ranges(split)) if extents else 0
     else:
         n_bytes = parse_size(str(size))
     found = advice_on(n_bytes, [parse_tier(text).capacity for text in tiers], nodes, zipf)

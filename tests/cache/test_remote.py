@@ -162,6 +162,7 @@ def test_a_data_set_on_a_server_is_warmed(server, tmp_path, capsys):
     assert main(["cache", "warm", server.address, "--tiers", f"{tmp_path}:64MiB", "--json"]) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert told["read_bytes"] == read_extents(server.folder).n_bytes
+    assert main(["cache", "advise", server.address, "--tiers", "memory:1GiB"]) == 0
     requests = sum(n for path, n in server.asked.items() if "00000" in path)
     assert requests < told["read"]  # neighbours together
     cache = open_cache([f"{tmp_path}:64MiB"], server.folder)  # the same content, elsewhere
@@ -169,6 +170,8 @@ def test_a_data_set_on_a_server_is_warmed(server, tmp_path, capsys):
         cache(*range_)
     assert cache.source.fetches == 0
     cache.close()
+    assert main(["cache", "clear", str(tmp_path), "--data", server.address, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["dropped"] == told["read"]
 
 
 def test_addresses_that_nothing_reads():
