@@ -55,6 +55,11 @@ class EngineOptions(PoolOptions):
     task_size: int = 128
     duplicates: Literal["keep", "refuse"] = "keep"
 
+    def __post_init__(self) -> None:
+        PoolOptions.__post_init__(self)
+        if self.task_size < 1:
+            raise UsageError(f"--task-size is {self.task_size}; expected at least 1 item")
+
 
 def run(
     items: Iterable[Item | Rejection],
@@ -86,7 +91,11 @@ def run(
         and not any((out / name).exists() for name in (MARK, ledger.LEDGER))
     ):
         raise UsageError(f"{out} holds other things than an ingest: choose a new or empty folder for --out")
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        said = "there is a file of that name" if out.exists() else error.strerror
+        raise UsageError(f"{out} cannot be made a folder: {said}; choose another --out") from error
     with _lock(out):
         decides = _fingerprint(process, options)
         job = Job(out.resolve(), uuid.uuid4().hex, process, expand, options, decides, engine.timeout)
@@ -236,6 +245,8 @@ def _code() -> str:
 @contextmanager
 def _lock(out: Path) -> Iterator[None]:
     """One run at a time in a folder; the kernel lets go of the lock if the run is killed."""
+    if (out / MARK).exists() and not (out / MARK).is_file():  # a pipe would be waited for
+        raise UsageError(f"{out / MARK} is no regular file: remove it, or give another --out")
     with (out / MARK).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -108,7 +108,7 @@ def read(out: Path) -> pl.DataFrame:
         )
     try:
         found = pl.read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise DataError(f"{path} cannot be read: {error}; remove it and run ingest again") from error
     if found.schema != SCHEMA:
         raise DataError(f"{path} has other columns than this version writes; remove it and run ingest again")
@@ -154,8 +154,8 @@ class Prior:
     def _read(path: Path) -> pl.DataFrame | None:
         """A table, or None: what cannot be read is read anew from the source."""
         try:
-            found = pl.read_parquet(path)
-        except (OSError, pl.exceptions.PolarsError):
+            found = pl.read_parquet(path) if path.is_file() else SCHEMA.to_frame()
+        except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
             return None
         return found if found.schema == SCHEMA else None
 

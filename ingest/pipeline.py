@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..shards.complex import NO_AFFINITY, Affinity, Complex, Flag
-from ..shards.errors import StructureError
+from ..shards.errors import StructureError, UsageError
 from .chemistry.affinity import Merge, describe, to_affinity
 from .chemistry.embedded import bonds_out, embedded_ligand
 from .chemistry.features import PocketAtoms, pocket_atoms
@@ -37,6 +37,7 @@ from .read.ligand import read_ligand
 from .read.structure import read_structure
 
 _CLASH: Final = 2.0  # angstrom
+_WIDEST: Final = 1000.0  # angstrom: wider than any complex
 _PROTEINS: Final = 4  # remembered; a large one takes 10 MB
 _LIGAND_FILES: Final = 4
 
@@ -75,6 +76,12 @@ class IngestOptions:
     merge: Merge = "median"
     max_atoms: int = 16384
     filters: Filters = NO_FILTERS
+
+    def __post_init__(self) -> None:
+        if not 0 < self.pocket <= _WIDEST:
+            raise UsageError(f"--pocket is {self.pocket:g}; expected angstrom above 0, at most {_WIDEST:g}")
+        if self.max_atoms < 1:
+            raise UsageError(f"--max-atoms is {self.max_atoms}; expected at least 1")
 
 
 @dataclass(slots=True)

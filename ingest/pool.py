@@ -18,6 +18,8 @@ from .task import Job, Outcome, Task, run_task
 
 RunAll = Callable[[Job, Iterator[Task]], Iterator[Outcome]]
 
+LONGEST: Final = 1e6  # seconds; the alarm clock takes no more than some years
+LEAST_MEMORY: Final = 128 << 20  # bytes; a worker that has only started has as much
 AHEAD: Final = 2  # tasks submitted for each worker: one that runs and one that waits
 
 # Memory is bounded by ending a process, never by writing to disk or waiting: an item that needs more than
@@ -55,12 +57,17 @@ class PoolOptions:
     memory: str = "2GiB"
     timeout: float = 60.0
 
+    def __post_init__(self) -> None:
+        most = max(64, 16 * _cores())
+        if not -1 <= self.workers <= most:
+            raise UsageError(f"--workers is {self.workers}; expected -1 (one a core) to {most} here")
+        if not 0 < self.timeout <= LONGEST:
+            raise UsageError(f"--timeout is {self.timeout:g}; expected seconds above 0, at most {LONGEST:g}")
+
 
 @contextmanager
 def pool(options: PoolOptions) -> Iterator[RunAll]:
     """A function that runs tasks and yields what became of them, in the order in which they end."""
-    if options.timeout <= 0:
-        raise UsageError(f"--timeout is {options.timeout:g}; expected a number of seconds above 0")
     if options.workers == 0 and not options.scheduler:
         yield _run_here
         return
@@ -68,6 +75,7 @@ def pool(options: PoolOptions) -> Iterator[RunAll]:
     import distributed
 
     untyped: Any = distributed
+    _check_memory(options.memory)
     quiet_tracker()
     with (
         interruptible() as interrupts,
@@ -80,6 +88,17 @@ def pool(options: PoolOptions) -> Iterator[RunAll]:
             raise UsageError(f"there is no Dask scheduler at {address}: {error}") from error
         with client:
             yield lambda job, tasks: _run_on(client, n_workers, job, tasks)
+
+
+def _check_memory(memory: str) -> None:
+    from dask.utils import parse_bytes
+
+    try:
+        n_bytes = parse_bytes(memory)
+    except (ValueError, OverflowError):
+        n_bytes = 0
+    if n_bytes < LEAST_MEMORY:
+        raise UsageError(f"--memory is {memory!r}; expected a size such as 2GiB, at least 128MiB")
 
 
 def _run_here(job: Job, tasks: Iterator[Task]) -> Iterator[Outcome]:

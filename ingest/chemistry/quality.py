@@ -13,6 +13,10 @@ from rdkit import Chem
 from ...shards.errors import StructureError, UsageError
 
 _SYMBOLS: Final = frozenset(map(Chem.GetPeriodicTable().GetElementSymbol, range(1, 119)))
+_MOST: Final = {
+    "max_resolution": 1000.0, "min_occupancy": 1.0, "min_distance": 1000.0, "max_distance": 1e6,
+    "max_missing": 1.0, "min_ligand_atoms": 1e6, "max_ligand_atoms": 1e6,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,11 @@ class Filters:
     elements: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if not 0 <= value <= most:
+                option = f"--filters.{name.replace('_', '-')}"
+                raise UsageError(f"{option} is {value:g}; expected 0 (off) to {most:g}")
         symbols = tuple(s.strip() for text in self.elements for s in text.split(",") if s.strip())
         unknown = [s for s in symbols if s not in _SYMBOLS]
         if unknown:

@@ -60,6 +60,11 @@ class Column:
             found = padded[self.values]
         return found if self.missing is None else np.where(self.missing, np.bytes_(b""), found)
 
+    def strings(self) -> list[str]:
+        """Values as text, "" where missing."""
+        width = 400 if self.table is None else max(self.table.dtype.itemsize, 1)
+        return [value.decode("utf-8", "replace") for value in self.text(width).tolist()]
+
     def numbers(self, dtype: str, default: float) -> NDArray[Any]:
         """Values as numbers, ``default`` where missing or not a number."""
         if self.table is None:

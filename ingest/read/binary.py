@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from ...shards.errors import StructureError
 from .bcif import Column, read_categories
+from .components import unknown_names
+from .definitions import ATOM, BOND, DESCRIPTORS, Definition, read_definitions
 from .pdb import as_date
 from .structure import ENTITIES, Address, Header, Link, LinkKind, Structure, assemble
 
@@ -70,9 +72,35 @@ def structure_from_bcif(data: bytes, name: str, assembly: str) -> Structure:
     if not all(f"Cartn_{a}" in site for a in "xyz"):
         raise StructureError("format_mismatch", f"{name} is a BinaryCIF file without coordinates")
     if assembly:
-        return _expanded(found, name, assembly)
-    columns, n_models = _atoms(site, found.get("entity", {}))
-    return assemble(columns, _links(found.get("struct_conn", {})), _header(found, n_models), (), "bcif")
+        structure = _expanded(found, name, assembly)
+    else:
+        columns, n_models = _atoms(site, found.get("entity", {}))
+        links, header = _links(found.get("struct_conn", {})), _header(found, n_models)
+        structure = assemble(columns, links, header, (), "bcif")
+    unknown = unknown_names(structure.residue_name)
+    return replace(structure, definitions=_definitions(data, unknown)) if unknown else structure
+
+
+def _definitions(data: bytes, names: list[str]) -> dict[str, Definition]:
+    """What the file says itself of residues that the dictionary does not know."""
+    wanted = {"chem_comp_atom": _bare(ATOM), "chem_comp_bond": _bare(BOND)}
+    for category, name, text, kind in DESCRIPTORS:
+        wanted[category.strip("_.")] = (name, text, *([kind] if kind else []))
+    found = read_categories(data, wanted)
+
+    def rows(category: str, columns: Sequence[str]) -> list[list[str]]:
+        here = found.get(category.strip("_."), {})
+        if any(not column.startswith("?") and column not in here for column in columns):
+            return []
+        n = len(here[columns[0]])
+        texts = [here[k].strings() if k in here else [""] * n for k in _bare(columns)]
+        return [list(row) for row in zip(*texts, strict=True)]
+
+    return read_definitions(rows, names)
+
+
+def _bare(columns: Sequence[str]) -> tuple[str, ...]:
+    return tuple(column.removeprefix("?") for column in columns)
 
 
 def _atoms(site: Mapping[str, Column], entity: Mapping[str, Column]) -> tuple[dict[str, Any], int]:

@@ -201,3 +201,9 @@ def component(name: str) -> Component | None:
     lines = {k: v[b0:b1] for k, v in ccd.arrays.items() if k.startswith("bond_")}
     return Component(name, type_.upper(), letter.strip("?"), parent.strip("?"), names,
                      bond_atoms=bonds, **atoms, **lines)  # fmt: skip
+
+
+def unknown_names(names: NDArray[np.bytes_]) -> list[str]:
+    """Which residue names, of dtype S8, the dictionary does not have; each once."""
+    unique = np.unique(names.view(np.uint64)).view("S8").tolist()
+    return [n for n in (name.decode("latin-1") for name in unique) if component(n) is None]

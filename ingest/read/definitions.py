@@ -1,4 +1,4 @@
-"""What an mmCIF file says itself of residues that the dictionary does not know: their bonds, or a SMILES.
+"""What an mmCIF or BinaryCIF file says itself of residues unknown to the dictionary: bonds, or a SMILES.
 
 Deposited files repeat the dictionary here, without charges, so that the dictionary comes first; files of
 structure predictors and refinement programs define here what they call LIG.
@@ -6,8 +6,9 @@ structure predictors and refinement programs define here what they call LIG.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import gemmi
@@ -22,8 +23,10 @@ _ORDERS: Final = {
     "SING": "single", "DOUB": "double", "TRIP": "triple", "QUAD": "quadruple", "AROM": "aromatic",
     "DELO": "aromatic",
 }  # fmt: skip
+ATOM: Final = ("comp_id", "atom_id", "type_symbol", "?charge")
+BOND: Final = ("comp_id", "atom_id_1", "atom_id_2", "?value_order")
 # Category, column of the residue's name, column of the text, column that must begin with SMILES.
-_DESCRIPTORS: Final = (
+DESCRIPTORS: Final = (
     ("_pdbx_chem_comp_descriptor.", "comp_id", "descriptor", "type"),
     ("_ma_chem_comp_descriptor.", "chem_comp_id", "value", "type"),
     ("_chem_comp.", "id", "pdbx_smiles", None),
@@ -71,29 +74,34 @@ class Definition:
         )
 
 
-def read_definitions(block: gemmi.cif.Block, names: Collection[str]) -> dict[str, Definition]:
-    """Definitions of these residues, as far as the block has any.
+# (category, columns) -> rows of text, "" for what is missing; none if a column without "?" before it is.
+Rows = Callable[[str, Sequence[str]], list[list[str]]]
+
+
+def definitions_of_block(block: gemmi.cif.Block, names: Collection[str]) -> dict[str, Definition]:
+    """:func:`read_definitions` of an mmCIF file."""
+    return read_definitions(partial(_rows, block), names)
+
+
+def read_definitions(rows: Rows, names: Collection[str]) -> dict[str, Definition]:
+    """Definitions of these residues, as far as a file has any.
 
     Bonds of which one has no order are left out altogether: connections alone say nothing of chemistry.
     """
     found = {name: Definition() for name in names}
-    for comp, atom, symbol, charge in _rows(
-        block, "_chem_comp_atom.", ("comp_id", "atom_id", "type_symbol", "?charge")
-    ):
+    for comp, atom, symbol, charge in rows("_chem_comp_atom.", ATOM):
         if comp in found:
             found[comp].atoms[atom] = (symbol, int(charge) if charge.lstrip("+-").isdigit() else 0)
     vague = set()
-    for comp, a, b, order in _rows(
-        block, "_chem_comp_bond.", ("comp_id", "atom_id_1", "atom_id_2", "?value_order")
-    ):
+    for comp, a, b, order in rows("_chem_comp_bond.", BOND):
         if comp in found:
             word = _ORDERS.get(order.upper()[:4])
             vague |= set() if word else {comp}
             found[comp].bonds.append((a, b, BOND_ORDERS.index(word or "unknown")))
     for comp in vague:
         found[comp].bonds.clear()
-    for category, name, text, kind in _DESCRIPTORS:
-        for comp, smiles, type_ in _rows(block, category, (name, text, f"?{kind}" if kind else f"?{text}")):
+    for category, name, text, kind in DESCRIPTORS:
+        for comp, smiles, type_ in rows(category, (name, text, f"?{kind}" if kind else f"?{text}")):
             wanted = kind is None or type_.upper().startswith("SMILES")
             if comp in found and smiles and wanted and not found[comp].smiles:
                 found[comp].smiles = smiles
@@ -101,7 +109,6 @@ def read_definitions(block: gemmi.cif.Block, names: Collection[str]) -> dict[str
 
 
 def _rows(block: gemmi.cif.Block, category: str, columns: Sequence[str]) -> list[list[str]]:
-    """Rows of a category as text, "" for what is missing; none if a column that is no option is."""
     table = block.find(category, list(columns))
     return (
         [[_text(row[k]) if row.has(k) else "" for k in range(len(columns))] for row in table] if table else []

@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 import gemmi
-import numpy as np
 
 from ...shards.errors import StructureError
-from .components import component
-from .definitions import read_definitions
+from .components import unknown_names
+from .definitions import definitions_of_block
 from .pdb import as_date, with_elements
 from .structure import Format, Header, Structure, expand, flatten
 
@@ -44,10 +43,9 @@ def read_mmcif(data: bytes, name: str, assembly: str) -> Structure:
         raise StructureError("structure_empty", f"{name} has an _atom_site without values, hence no atoms")
     blank_elements = _complete_sites(block, name)
     found = structure_from_block(block, name, assembly, "mmcif")
-    names = np.unique(found.residue_name.view(np.uint64)).view("S8")
-    unknown = [n for n in (name.decode("latin-1") for name in names.tolist()) if component(n) is None]
+    unknown = unknown_names(found.residue_name)
     if unknown:
-        found = replace(found, definitions=read_definitions(block, unknown))
+        found = replace(found, definitions=definitions_of_block(block, unknown))
     return with_elements(found) if blank_elements else found
 
 

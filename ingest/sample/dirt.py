@@ -54,8 +54,8 @@ def plan(n: int, share: float) -> dict[int, Dirt]:
     """
     kinds = {True: [d for d in DIRT if d.file == "label"], False: list(DIRT)}
     taken = {True: 0, False: 0}
-    chosen = {}
-    for index in range(n):
+    chosen: dict[int, Dirt] = {}
+    for index in range(n if share else 0):
         # Multiples of the golden ratio are spread evenly over [0, 1), without the period of the targets.
         if (0.5 + index * 0.6180339887498949) % 1.0 >= share:
             continue

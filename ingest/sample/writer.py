@@ -29,6 +29,8 @@ from .dirt import DIRT_COLUMNS, plan
 from .draft import COLUMNS, PER_TARGET, TRUTH_COLUMNS, Draft, draft, identifier, is_pair
 
 PER_CHUNK: Final = 64 * PER_TARGET  # complexes made at a stretch, and in one archive
+MOST: Final = 1_000_000_000
+MOST_WORKERS: Final = 1024
 _MARK: Final = "sample.json"  # only a folder that has it is ever replaced
 
 
@@ -57,10 +59,11 @@ def write_sample(
     ------
     UsageError if ``out`` holds anything else, or an argument is out of range.
     """
-    if n < 1 or seed < 0 or workers < 1 or not 0.0 <= dirty <= 1.0:
+    wrong = not 1 <= n <= MOST or not 0 <= seed < 1 << 63 or not 1 <= workers <= MOST_WORKERS
+    if wrong or not 0.0 <= dirty <= 1.0:
         raise UsageError(
-            f"n={n}, seed={seed}, workers={workers}, dirty={dirty}; expected n and workers of at least 1, "
-            "seed of at least 0 and dirty from 0 to 1"
+            f"n={n}, seed={seed}, workers={workers}, dirty={dirty}; expected n of 1 to {MOST}, "
+            f"workers of 1 to {MOST_WORKERS}, seed of 0 to 2**63 - 1 and dirty from 0 to 1"
         )
     start, spoiled, tally = time.monotonic(), plan(n, dirty), _Tally()
     with _folder(Path(out)) as folder, progress("sample", n) as bar:

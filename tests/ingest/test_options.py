@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,44 @@ def test_lenient_limits_keep(source, capsys):
     result, _ = ingest(capsys, source, "--filters.elements", "C,Xx")
     assert result["exit"] == 2
     assert "Xx is no element symbol" in result["error"]
+
+
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [
+        ("--pocket", ["nan", "-1", "0", "inf", "1e300"]),
+        ("--timeout", ["nan", "-1", "0", "inf", "1e300"]),
+        ("--task-size", ["0", "-3"]),
+        ("--max-atoms", ["0", "-1"]),
+        ("--filters.max-resolution", ["nan", "-1", "inf"]),
+        ("--filters.min-occupancy", ["-1", "2"]),
+        ("--filters.max-missing", ["7"]),
+        ("--filters.min-ligand-atoms", ["-1"]),
+    ],
+)
+def test_absurd_numbers_are_wrong_calls(source, capsys, option, values):
+    for value in values:
+        result, found = ingest(capsys, source, option, value)
+        assert (result["exit"], found) == (2, {}), value
+        assert f"{option} is {value.replace('1e300', '1e+300')}; expected" in result["error"]
+
+
+def test_absurd_memory_and_folders_are_wrong_calls(source, tmp_path, capsys):
+    for workers in ("-5", "100000"):
+        assert main(["ingest", str(source), "--out", str(tmp_path / "o"), "--workers", workers]) == 2
+        assert f"--workers is {workers}; expected" in capsys.readouterr().err
+    for memory in ("nonsense", "1", "5MiB"):
+        assert main(["ingest", str(source), "--out", str(tmp_path / "o"), "--memory", memory]) == 2
+        assert f"--memory is '{memory}'; expected" in capsys.readouterr().err
+    (tmp_path / "file").write_text("x")
+    for place in ("file", "file/x"):
+        assert main(["ingest", str(source), "--out", str(tmp_path / place), "--workers", "0"]) == 2
+        assert "cannot be made a folder" in capsys.readouterr().err
+    (tmp_path / "o" / "parts").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "o" / ".lock").unlink(missing_ok=True)
+    os.mkfifo(tmp_path / "o" / ".lock")
+    assert main(["ingest", str(source), "--out", str(tmp_path / "o"), "--workers", "0"]) == 2
+    assert "no regular file" in capsys.readouterr().err
 
 
 def test_pocket_waters_and_hydrogens(source, capsys):

@@ -11,6 +11,7 @@ import gemmi
 import numpy as np
 import polars as pl
 import pytest
+from biotite.structure.io import pdbx
 from pdbtext import chain_lines, residue_lines
 from rdkit import Chem
 from rdkit.Chem import AllChem
@@ -107,8 +108,8 @@ def test_stereo_is_that_of_the_coordinates() -> None:
     assert laid("C[C@@H](N)C(=O)O", element, position).smiles == "C[C@H](N)C(=O)O"
 
 
-def with_ligand(folder: Path, **categories: tuple[list[str], list[list[str]]]) -> Item:
-    """Benzamidine named LIG as an mmCIF, with more categories."""
+def with_ligand(folder: Path, form: str = "cif", **categories: tuple[list[str], list[list[str]]]) -> Item:
+    """Benzamidine named LIG as an mmCIF or BinaryCIF, with more categories."""
     text = PROTEIN + residue_lines("BEN", "B", 1, (6, 6, 0), het=True).replace("BEN", "LIG")
     document = gemmi.read_pdb_string(text.encode()).make_mmcif_document()
     for category, (columns, rows) in categories.items():
@@ -117,8 +118,23 @@ def with_ligand(folder: Path, **categories: tuple[list[str], list[list[str]]]) -
             loop.add_row([gemmi.cif.quote(cell) for cell in row])
     path = folder / "complex.cif"
     path.write_text(document.as_string())
+    if form == "bcif":
+        path = as_bcif(path)
     clear_caches()
     return Item("x", Locator(path))
+
+
+def as_bcif(path: Path) -> Path:
+    """The same categories in BinaryCIF, by biotite."""
+    binary = pdbx.BinaryCIFBlock()
+    for name, category in pdbx.CIFFile.read(path).block.items():
+        columns = {}
+        for key, column in category.items():
+            mask = None if column.mask is None else pdbx.BinaryCIFData(column.mask.array)
+            columns[key] = pdbx.BinaryCIFColumn(pdbx.BinaryCIFData(column.as_array(str)), mask)
+        binary[name] = pdbx.BinaryCIFCategory(columns)
+    pdbx.BinaryCIFFile({"X": binary}).write(path.with_suffix(".bcif"))
+    return path.with_suffix(".bcif")
 
 
 def bonds(orders: bool = True) -> tuple[list[str], list[list[str]]]:
@@ -138,10 +154,11 @@ def smiles_of(item: Item) -> str:
     return found.text["smiles"] if isinstance(found, Complex) else found.reason
 
 
-def test_definitions_of_the_file_are_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["cif", "bcif"])
+def test_definitions_of_the_file_are_read(tmp_path: Path, form: str) -> None:
     right, wrong = "N=C(N)c1ccccc1", "NC(N)C1CCCCC1"
-    assert smiles_of(with_ligand(tmp_path)) == "ligand_no_bond_orders"
-    item = with_ligand(tmp_path, chem_comp_bond=bonds())
+    assert smiles_of(with_ligand(tmp_path, form)) == "ligand_no_bond_orders"
+    item = with_ligand(tmp_path, form, chem_comp_bond=bonds())
     found = process(item, IngestOptions())
     assert isinstance(found, Complex)
     assert (found.text["smiles"], found.text["repairs"]) == (right, [])
@@ -149,20 +166,22 @@ def test_definitions_of_the_file_are_read(tmp_path: Path) -> None:
     charged = [["LIG", "C", "C", "0"], ["LIG", "N1", "N", "1"], ["LIG", "N2", "N", "0"]]
     atoms = (["comp_id", "atom_id", "type_symbol", "charge"], charged)
     assert (
-        smiles_of(with_ligand(tmp_path, chem_comp_bond=bonds(), chem_comp_atom=atoms))
+        smiles_of(with_ligand(tmp_path, form, chem_comp_bond=bonds(), chem_comp_atom=atoms))
         == "NC(=[NH2+])c1ccccc1"
     )
-    assert smiles_of(with_ligand(tmp_path, chem_comp_bond=bonds(orders=False))) == "ligand_no_bond_orders"
+    assert (
+        smiles_of(with_ligand(tmp_path, form, chem_comp_bond=bonds(orders=False))) == "ligand_no_bond_orders"
+    )
     for category, columns in (
         ("pdbx_chem_comp_descriptor", ["comp_id", "type", "descriptor"]),
         ("ma_chem_comp_descriptor", ["chem_comp_id", "type", "value"]),
     ):
         rows = [["LIG", "InChI", "InChI=1S/no"], ["LIG", "SMILES_CANONICAL", right], ["XXX", "SMILES", wrong]]
-        assert smiles_of(with_ligand(tmp_path, **{category: (columns, rows)})) == right
+        assert smiles_of(with_ligand(tmp_path, form, **{category: (columns, rows)})) == right
     plain = (["id", "pdbx_smiles"], [["LIG", right]])
-    both = with_ligand(tmp_path, chem_comp=plain, chem_comp_bond=bonds())
+    both = with_ligand(tmp_path, form, chem_comp=plain, chem_comp_bond=bonds())
     assert smiles_of(both) == right
-    with_smiles = process(with_ligand(tmp_path, chem_comp=plain), IngestOptions())
+    with_smiles = process(with_ligand(tmp_path, form, chem_comp=plain), IngestOptions())
     assert isinstance(with_smiles, Complex)
     assert with_smiles.text["repairs"] == ["smiles_template"]
     assert Flag.REPAIRED in with_smiles.flags
