@@ -184,7 +184,7 @@ class ParallelConfig:
     accumulate: int = 1
     """Pieces in which a process works through its share of a batch."""
     checkpointing: Literal["none", "layers", "selective", "full"] = "none"
-    """Activations computed twice: layers = every checkpoint_every-th, selective = all but matrix products."""
+    """Activations computed twice: layers = every checkpoint_every-th, selective = all but linear maps."""
     checkpoint_every: int = 2
     """See checkpointing."""
     offload: bool = False
