@@ -22,6 +22,7 @@ from ..read.dataset import Dataset, open_dataset
 from .gather import PartSource
 from .generations import alone, recover
 from .groups import BUILT_IN, MMSEQS
+from .numbers import numbers_of, with_numbers
 from .options import check_sizes
 from .pack import COPIES, MEMORY, columns_of, kin_of, mixed
 from .rule import FREE, SPLITS, Facts, Rule, Split
@@ -64,17 +65,18 @@ def append(
         recover(out)
         old = open_dataset(out)
         rule = rule_of(old, split_file, test_list)
+        numbers = old.manifest.making.get("numbers", ())
         readers = [open_dataset(path).reader for path in part_files(parts)]
         total = sum(r.n_complexes for r in readers)
         with progress("survey", len(old) + total) as bar:
-            before = survey([old.reader], columns_of(rule), bar, threads)
-            found = survey(readers, columns_of(rule), bar, threads)
+            before = survey([old.reader], columns_of(rule, numbers), bar, threads)
+            found = survey(readers, columns_of(rule, numbers), bar, threads)
         chosen, aside = distinct(found, before)
         if not len(chosen):
             return old.manifest
         facts, made, rows = _divide(old, before, found, chosen, rule)
         kin = made.groups if made.record["n_groups"] < len(facts) else kin_of(facts)
-        of = made.of[rows]
+        of, own = made.of[rows], numbers_of(facts, numbers)
         making = _making(old.manifest, made, {"seen": total, **aside}, of)
         if not (of >= 0).any():
             return old.manifest
@@ -88,7 +90,7 @@ def append(
                 mine = np.flatnonzero(of == number)
                 if len(mine):
                     order = mine[mixed(kin[rows[mine]], rule.seed, number, old.manifest.generation)]
-                    writer.write(name, source.blocks(chosen[order], bar))
+                    writer.write(name, with_numbers(source.blocks(chosen[order], bar), own, rows[order]))
             return writer.finish()
 
 

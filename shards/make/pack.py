@@ -25,6 +25,7 @@ from ..format.manifest import Manifest
 from ..permutation import permutation, uniforms
 from ..read.dataset import open_dataset
 from .gather import PartSource
+from .numbers import numbers_of, with_numbers
 from .options import check_sizes
 from .rule import SPLITS, Facts, Rule
 from .split import split
@@ -51,6 +52,7 @@ def pack(
     codec: str = "blosc",
     memory: int = MEMORY,
     threads: int | None = None,
+    numbers: Sequence[str] = (),
 ) -> Manifest:
     """Make a data set of parts.
 
@@ -63,6 +65,7 @@ def pack(
     shard_bytes : a shard file is about so large
     memory : bytes for complexes in flight
     threads : that read and pack, one a core if None; the bytes do not depend on it
+    numbers : columns of the label table that become columns of their own, see :mod:`.numbers`
 
     Raises
     ------
@@ -76,12 +79,14 @@ def pack(
         raise NothingKeptError("the parts hold no complex; summary.json of the ingest says what was refused")
     rule = rule or Rule()
     with progress("survey", total) as bar:
-        found = survey(readers, columns_of(rule), bar, threads)
+        found = survey(readers, columns_of(rule, numbers), bar, threads)
     chosen, aside = distinct(found)
     facts = found.facts(chosen.tolist())
     made = split(facts, rule)
     kin = made.groups if made.record["n_groups"] < len(facts) else kin_of(facts)
+    own = numbers_of(facts, numbers)
     making = {"seed": rule.seed, "split": made.record, "seen": total, **aside}
+    making |= {"numbers": list(numbers)} if numbers else {}
     size = block_size or block_size_for(len(facts))
     with (
         DatasetWriter(out, container=container, block_size=size, shard_bytes=shard_bytes, codec=codec,
@@ -93,7 +98,7 @@ def pack(
             mine = np.flatnonzero(made.of == number)
             if len(mine):
                 order = mine[mixed(kin[mine], rule.seed, number)]
-                writer.write(name, source.blocks(chosen[order], bar))
+                writer.write(name, with_numbers(source.blocks(chosen[order], bar), own, order))
         return writer.finish()
 
 
@@ -122,9 +127,10 @@ def mixed(groups: NDArray[np.int64], *key: int) -> Rows:
     return order
 
 
-def columns_of(rule: Rule) -> tuple[str, ...]:
-    """Columns of the label table that a split may ask for."""
-    return tuple(dict.fromkeys(["cluster", "split", "target", *([rule.column] if rule.column else [])]))
+def columns_of(rule: Rule, numbers: Sequence[str] = ()) -> tuple[str, ...]:
+    """Columns of the label table that a split may ask for, and those that are wanted as numbers."""
+    column = [rule.column] if rule.column else []
+    return tuple(dict.fromkeys(["cluster", "split", "target", *column, *numbers]))
 
 
 def kin_of(facts: Facts) -> NDArray[np.int64]:
