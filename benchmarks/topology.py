@@ -94,7 +94,7 @@ def ways(dealt: bool, rank: int, n: int) -> dict[str, Callable[[int], Any]]:
     assert two is not None
     values = torch.randn(n)
     single, double = (
-        make_exchange(n, replicas, Sign(), feedback=True, stream=0, device="cpu") for replicas in (one, two)
+        make_exchange([n], replicas, Sign(), feedback=True, stream=0, device="cpu") for replicas in (one, two)
     )
     return {
         "flat": lambda step: one.sum(values.clone()),

@@ -90,7 +90,7 @@ def bytes_on_the_wire(folder, n):
     found["float32"] = sent(lambda: replicas.sum(values))
     found["bfloat16"] = sent(lambda: replicas.sum(values.bfloat16()))
     for name, compressor in (("sign", Sign()), *((f"eden{b}", Eden(b)) for b in (1, 2, 4, 8))):
-        exchange = Exchange(n, replicas, compressor, feedback=True)
+        exchange = Exchange([n], replicas, compressor, feedback=True)
         found[name] = sent(lambda exchange=exchange: exchange.mean(values, 0))
         assert found[name] == exchange.bytes_sent()
     if dist.get_rank() == 0:
@@ -143,7 +143,7 @@ def sums_in_two_levels(folder, racks):
     replicas.sum(exact)
     n = 2 * 2 * 4096
     given = torch.randn(n, generator=torch.Generator().manual_seed(rank))
-    exchange = make_exchange(n, replicas, Eden(8), feedback=True, stream=0, device="cpu")
+    exchange = make_exchange([n], replicas, Eden(8), feedback=True, stream=0, device="cpu")
     found = exchange.mean(given, 0)
     torch.save({"exact": exact, "given": given, "mean": found}, Path(folder) / f"{rank}.pt")
     dist.destroy_process_group()

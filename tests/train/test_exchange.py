@@ -11,6 +11,7 @@ from holoshard.train.compress.eden import Eden
 from holoshard.train.compress.exchange import Exchange, bytes_of_all_reduce
 from holoshard.train.compress.sign import Sign
 from holoshard.train.compress.simulated import simulate
+from holoshard.train.compress.two_level import pieces_of
 from holoshard.train.compress.vector import buckets, flatten, unflatten
 
 N = 10_000
@@ -24,7 +25,7 @@ def values_of(rank, step=0):
     ("compressor", "loss"), [(Eden(8), 1e-4), (Eden(4), 0.02), (Eden(1), 1.8), (Sign(), 0.8)], ids=repr
 )
 def test_all_replicas_get_the_same_and_nearly_the_mean(compressor, loss):
-    found = simulate(3, lambda r: Exchange(N, r, compressor, feedback=False).mean(values_of(r.rank), 0))
+    found = simulate(3, lambda r: Exchange([N], r, compressor, feedback=False).mean(values_of(r.rank), 0))
     assert all(torch.equal(found[0], other) for other in found)
     mean = torch.stack([values_of(rank) for rank in range(3)]).mean(0)
     assert 0 < (found[0] - mean).square().sum() / mean.square().sum() < loss
@@ -35,7 +36,7 @@ def test_what_was_lost_comes_with_the_next():
     target = torch.stack([values_of(rank) for rank in range(2)]).mean(0)
 
     def work(replicas, feedback):
-        exchange = Exchange(N, replicas, Sign(), feedback=feedback)
+        exchange = Exchange([N], replicas, Sign(), feedback=feedback)
         total = torch.zeros(N)
         for step in range(200):
             total += exchange.mean(values_of(replicas.rank), step)
@@ -50,11 +51,36 @@ def test_what_was_lost_comes_with_the_next():
     torch.testing.assert_close(kept + left / 200, target, atol=1e-4, rtol=1e-3)
 
 
+def test_parts_of_a_vector_share_no_scale():
+    """A part of small values beside one of large ones keeps its magnitude, and what fills up stays zero."""
+    sizes = [300, 5000, 1]
+    given = torch.cat([torch.full((300,), 1e-3), torch.full((5000,), -10.0), torch.full((1,), 7.0)])
+
+    def work(replicas):
+        exchange = Exchange(sizes, replicas, Sign(), feedback=True)
+        for step in range(3):
+            found = exchange.mean(given, step)
+        return found, exchange
+
+    (found, exchange), (_, other) = simulate(2, work)
+    torch.testing.assert_close(found, given)
+    assert exchange.chunk == 4 * 1024  # 1 + 5 + 1 blocks, on two replicas
+    for each in (exchange, other):
+        assert not each.errors["served"].any()
+        for a, b in each.gaps["sent"]:
+            assert not each.errors["sent"][a:b].any()
+
+
+def test_pieces_of_parts_in_a_rack():
+    assert [pieces_of([5, 3, 4], 4, k) for k in range(3)] == [[4], [1, 3], [4]]
+    assert [pieces_of([5, 2], 4, k) for k in range(2)] == [[4], [1, 2, 1]]  # the last is filled up
+
+
 def test_unbiased_over_steps_without_feedback():
     mean = torch.stack([values_of(rank) for rank in range(2)]).mean(0)
 
     def work(replicas):
-        exchange = Exchange(N, replicas, Eden(2), feedback=False)
+        exchange = Exchange([N], replicas, Eden(2), feedback=False)
         return [exchange.mean(values_of(replicas.rank), step) for step in range(100)]
 
     steps = torch.stack(simulate(2, work)[0])

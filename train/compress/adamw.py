@@ -44,7 +44,7 @@ class ReplicatedAdamW(torch.optim.AdamW):
         self.packed = [list(run) for run in buckets(packed)]
         self.exchanges = [
             make_exchange(
-                sum(local(p).numel() for p in run), replicas, compressor, feedback=feedback, stream=stream,
+                [local(p).numel() for p in run], replicas, compressor, feedback=feedback, stream=stream,
                 device=local(run[0]).device,
             )
             for stream, run in enumerate(self.packed)

@@ -1,8 +1,8 @@
 """One bit a value: its sign, and one scale for each block of values.
 
-The scale is the block's mean magnitude, which makes the error smallest in the squares among all
-multiples of the signs (1-bit Adam, doi:10.48550/arXiv.2102.02888; Bernstein et al.,
-doi:10.48550/arXiv.1802.04434). What comes back is biased: it needs error feedback.
+The scale is the mean magnitude of the block's values; zeros, which fill blocks up, do not count. That makes
+the error smallest in the squares among all multiples of the signs (1-bit Adam, doi:10.48550/arXiv.2102.02888;
+Bernstein et al., doi:10.48550/arXiv.1802.04434). What comes back is biased: it needs error feedback.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Sign:
 
     def encode(self, values: Tensor, seeds: Sequence[int]) -> Tensor:
         """Pack (rows, n) float32; there is nothing random in it."""
-        scales = torch.unflatten(values, -1, (-1, self.block)).abs().mean(-1)
+        blocks = torch.unflatten(values, -1, (-1, self.block))
+        scales = blocks.abs().sum(-1) / blocks.count_nonzero(-1).clamp(min=1)
         return torch.cat([pack_bits(values >= 0), as_bytes(scales)], -1)
 
     def decode(self, packed: Tensor, seeds: Sequence[int]) -> Tensor:

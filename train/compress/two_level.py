@@ -7,6 +7,8 @@ What crosses a rack's border is then the vector once for the whole rack, not onc
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -54,13 +56,18 @@ class TwoLevelExchange:
     """
 
     def __init__(
-        self, n: int, replicas: TwoLevelReplicas, compressor: Compressor, *, feedback: bool, stream: int = 0,
-        device: torch.device | str = "cpu",
+        self, sizes: Sequence[int], replicas: TwoLevelReplicas, compressor: Compressor, *, feedback: bool,
+        stream: int = 0, device: torch.device | str = "cpu",
     ) -> None:  # fmt: skip
-        self.n, self.replicas = n, replicas
-        piece = -(-n // replicas.rack.size)
+        self.n, self.replicas = sum(sizes), replicas
+        piece = -(-self.n // replicas.rack.size)
         self.across = Exchange(
-            piece, replicas.across, compressor, feedback=feedback, stream=stream, device=device
+            pieces_of(sizes, piece, replicas.rack.rank),
+            replicas.across,
+            compressor,
+            feedback=feedback,
+            stream=stream,
+            device=device,
         )
         self.errors = self.across.errors
 
@@ -70,14 +77,20 @@ class TwoLevelExchange:
         return self.replicas.rack.collect(self.across.mean(piece, step)).view(-1)[: self.n]
 
 
+def pieces_of(sizes: Sequence[int], piece: int, k: int) -> list[int]:
+    """Parts, and what is left, in the k-th piece of a vector of parts of these sizes."""
+    edges = [k * piece, *(e for e in itertools.accumulate(sizes) if k * piece < e < (k + 1) * piece)]
+    return [b - a for a, b in itertools.pairwise([*edges, (k + 1) * piece])]
+
+
 def make_exchange(
-    n: int, replicas: Replicas, compressor: Compressor, *, feedback: bool, stream: int,
+    sizes: Sequence[int], replicas: Replicas, compressor: Compressor, *, feedback: bool, stream: int,
     device: torch.device | str,
 ) -> Exchange | TwoLevelExchange:  # fmt: skip
     """The exchange that suits the replicas."""
     if isinstance(replicas, TwoLevelReplicas):
-        return TwoLevelExchange(n, replicas, compressor, feedback=feedback, stream=stream, device=device)
-    return Exchange(n, replicas, compressor, feedback=feedback, stream=stream, device=device)
+        return TwoLevelExchange(sizes, replicas, compressor, feedback=feedback, stream=stream, device=device)
+    return Exchange(sizes, replicas, compressor, feedback=feedback, stream=stream, device=device)
 
 
 def two_level(group: dist.ProcessGroup, racks: list[list[int]], rank: int) -> TwoLevelReplicas | None:
