@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..complex import FIELDS, Field
 from ..errors import UsageError
 from ..format.block import Block
+from ..format.records import texts_of
 from .rule import Facts
 
 Numbers = Mapping[str, NDArray[np.float32]]
@@ -57,6 +58,19 @@ def with_numbers(blocks: Iterable[Block], numbers: Numbers, rows: NDArray[np.int
         start += block.n_complexes
         columns: dict[str, NDArray[Any]] = {name: values[some] for name, values in numbers.items()}
         yield replace(block, fields={**block.fields, **fields}, columns={**block.columns, **columns})
+
+
+def again(block: Block, names: Sequence[str]) -> Block:
+    """A raw block of a part with the numbers that it had in a data set; from its texts."""
+    missing = [n for n in names if n not in block.columns]
+    if not missing:
+        return block
+    owns = [t.get("columns") or {} for t in texts_of(block)]
+    values = {n: [str(own.get(n) or "").strip() for own in owns] for n in missing}
+    numbers = {n: np.array([float(v) if _is_number(v) else np.nan for v in column], np.float32)
+               for n, column in values.items()}  # fmt: skip
+    (found,) = with_numbers([block], numbers, np.arange(block.n_complexes))
+    return found
 
 
 def _is_number(text: str) -> bool:

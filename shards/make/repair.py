@@ -25,6 +25,7 @@ from ..read.blocks import BlockReader
 from ..read.dataset import Dataset, open_dataset
 from ..read.source import open_source
 from .files import file_sha256, remove
+from .numbers import again
 from .survey import part_files
 from .verify import Report, verify
 
@@ -120,7 +121,8 @@ class _Remade:
         for axis in RAGGED_AXES:
             column = next(i for i, c in enumerate(layout.columns) if c.field.axis == axis)
             padded[axis] = int(self.places.n_chunks[:row, column].sum()) * layout.chunk_rows[axis]
-        chunks = pack_block(concatenate(self.library.find(ids)), layout, padded)
+        numbers = self.dataset.manifest.making.get("numbers", ())
+        chunks = pack_block(again(concatenate(self.library.find(ids)), numbers), layout, padded)
         data = b"".join(chunk for column in chunks for chunk in column)
         if crc32(data) != self.places.table.crc32[row]:
             raise FormatError(

@@ -11,6 +11,7 @@ from random_complexes import random_complexes
 from holoshard.shards.errors import UsageError
 from holoshard.shards.make.append import append
 from holoshard.shards.make.pack import pack
+from holoshard.shards.make.repair import repair
 from holoshard.shards.make.rule import Rule
 from holoshard.shards.make.verify import verify
 from holoshard.shards.make.writer import write_part
@@ -44,6 +45,16 @@ def test_a_column_of_the_table_is_a_number_of_each_complex(data):
     np.testing.assert_array_equal(dataset[7].extra["complex/weight"], expected(dataset[7].id))
     assert dataset.manifest.making["numbers"] == ["weight"]
     assert verify(data).ok
+
+
+def test_damage_is_mended_from_the_parts(data):
+    before = {p.name: p.read_bytes() for p in data.iterdir()}
+    for name in ("train-00000.h5", "train-00001.h5"):  # of the first generation, and of the second
+        damaged = bytearray(before[name])
+        damaged[int(open_dataset(data / name).reader.table[0]["offset"]) + 9] ^= 1
+        (data / name).write_bytes(damaged)
+    assert repair(data, [data.parent / "a.h5", data.parent / "b.h5"]).n_blocks == 2
+    assert {p.name: p.read_bytes() for p in data.iterdir()} == before
 
 
 def test_it_comes_with_batches(data):

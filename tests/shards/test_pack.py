@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 
 import numpy as np
 import pytest
 from random_complexes import assert_same, random_complexes
 
-from holoshard.shards.errors import NothingKeptError, UsageError
+from holoshard.shards.errors import FormatError, NothingKeptError, UsageError
 from holoshard.shards.make.gather import PartSource
 from holoshard.shards.make.pack import block_size_for, mixed, pack
 from holoshard.shards.make.rule import Rule
@@ -172,6 +173,15 @@ def test_nothing_to_pack(tmp_path):
         pack([tmp_path], tmp_path / "out")
     write_part(tmp_path / "part.h5", [])
     with pytest.raises(NothingKeptError):
+        pack([tmp_path], tmp_path / "out")
+
+
+@pytest.mark.timeout(30)
+def test_a_pipe_is_no_part(tmp_path):
+    os.mkfifo(tmp_path / "part.h5")
+    with pytest.raises(UsageError, match="neither a file nor a folder"):
+        pack([tmp_path / "part.h5"], tmp_path / "out")
+    with pytest.raises(FormatError, match="neither a file nor a folder"):
         pack([tmp_path], tmp_path / "out")
 
 

@@ -139,3 +139,43 @@ def test_new_complexes_follow_their_groups():
     assert found.of[8:12].tolist() == [0, 2, LEFT_OUT, LEFT_OUT]
     assert len(set(found.of[12:].tolist())) == 1
     assert found.record["between_splits"] == 2
+
+
+def test_the_command_keeps_casf_apart_and_append_goes_on_so(tmp_path, capsys):
+    pytest.importorskip("rdkit")
+    from random_complexes import random_complex
+
+    from holoshard.__main__ import main
+    from holoshard.shards.make.writer import write_part
+    from holoshard.shards.read.dataset import open_dataset
+
+    rng = np.random.default_rng(0)
+    proteins = [founder(rng, 150) for _ in range(8)]
+
+    def part(name, rows):
+        write_part(tmp_path / name, [
+            random_complex(rng, i, n_atoms=20, sequences={"A": proteins[p]}, smiles=RINGS[r], columns={})
+            for i, p, r in rows
+        ])  # fmt: skip
+
+    # 1a30 is on the list; t1 has its protein and ligand, t2 its protein alone.
+    part(
+        "a.h5", [("1a30", 0, 0), ("t1", 0, 0), ("t2", 0, 1), *((f"u{k}", k, 1 + k % 3) for k in range(1, 8))]
+    )
+    call = ["shard", str(tmp_path / "a.h5"), "--out", str(tmp_path / "set"), "--split", "cluster",
+            "--cluster-with", "built-in", "--test-list", "casf-2016", "--exclude-neighbours", "both",
+            "--fractions", "0.7", "0.3", "0"]  # fmt: skip
+    assert main(call) == 0
+    text = capsys.readouterr().out
+    assert "in no split: 1 (1 near the test set)" in text
+    assert "test list casf-2016: 1 found here" in text
+    dataset = open_dataset(tmp_path / "set")
+    assert dataset.splits["test"] == 1
+    assert "t1" not in dataset.ids()
+    # 1bcu is on the list, too; v1 is near 1a30, v2 near 1bcu.
+    part("b.h5", [("1bcu", 3, 0), ("v1", 0, 0), ("v2", 3, 0), ("v3", 2, 1)])
+    assert main(["append", str(tmp_path / "set"), str(tmp_path / "b.h5")]) == 0
+    dataset = open_dataset(tmp_path / "set")
+    assert {dataset[int(i)].id for i in dataset.indices("test")} == {"1a30", "1bcu"}
+    assert not {"v1", "v2"} & set(dataset.ids())
+    assert "v3" in dataset.ids()
