@@ -46,7 +46,7 @@ from holoshard.shards.make.writer import DatasetWriter
 from holoshard.shards.read.ahead import ReadAhead
 from holoshard.shards.read.dataset import Dataset, open_dataset
 from holoshard.shards.read.order import share
-from shards import copies, source
+from shards import copies
 
 NODES, READERS = 16, 8
 WORK_S = 0.05
@@ -223,6 +223,16 @@ def warm(dataset: Dataset, extents: Extents, folder: Path, repeats: int) -> dict
     return {"warm_overhead": tier - 1, "decoded_saves": 1 - decoded}
 
 
+def sampled(folder: Path, n: int) -> Path:
+    """The embedded sample, ingested in this process, and packed."""
+    from holoshard.__main__ import main
+
+    main(["sample", "--out", str(folder / "sample"), "--n", str(n)])
+    main(["ingest", str(folder / "sample"), "--out", str(folder / "parts"), "--workers", "0"])
+    main(["shard", str(folder / "parts"), "--out", str(folder / "packed")])
+    return folder / "packed"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path)
@@ -241,7 +251,8 @@ def main() -> None:
         folder = Path(name)
         far = options.mount or folder
         with DatasetWriter(far / "ours") as writer:
-            writer.write("train", copies(source(options.data, folder), n))
+            data = options.data or sampled(folder, 64 if options.quick else 256)
+            writer.write("train", copies(open_dataset(data), n))
             writer.finish()
         dataset, extents = open_dataset(far / "ours"), read_extents(far / "ours")
         plans = [[plan(dataset, number, rank) for rank in range(NODES * READERS)] for number in range(2)]
