@@ -10,9 +10,12 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from ..shards.errors import ConfigError
 from .compress.compressor import Compressor
 from .compress.sign import Sign
-from .topology import LEVELS, Topology, is_even
+from .config import TrainConfig
+from .model.transformer import parameter_count
+from .topology import LEVELS, Topology, is_even, read_racks
 
 Bytes = dict[str, float]
 Group = Sequence[int]
@@ -103,6 +106,21 @@ def describe(topology: Topology, shard: int, values: int) -> dict[str, Any]:
         "shard_groups": shards, "replica_groups": groups,
         "shard_level": max(crossed, key=LEVELS.index, default="node"), "bytes": sums,
     }  # fmt: skip
+
+
+def of_config(config: TrainConfig, per_node: int) -> dict[str, Any]:
+    """:func:`describe` for a configuration that names a topology, with `per_node` processes on each node.
+
+    Stages of a pipeline have replica groups of their own with so much less each; bytes are those of all.
+    """
+    topology = Topology.whole(read_racks(config.parallel.topology), per_node)
+    copies = max(1, config.parallel.replicate)
+    if len(topology.places) % copies:
+        raise ConfigError(
+            f"parallel.replicate = {copies}, expected a divisor of the {len(topology.places)} processes of "
+            f"{config.parallel.topology}"
+        )
+    return describe(topology, len(topology.places) // copies, parameter_count(config.model))
 
 
 def text_of(found: dict[str, Any]) -> str:

@@ -7,7 +7,10 @@ from worlds import config, largest_difference, metrics, run_world, train
 
 from holoshard.shards.errors import ConfigError
 from holoshard.train.compress.sign import Sign
-from holoshard.train.levels import describe, flat, packed, text_of, two_level
+from holoshard.train.config import ModelConfig
+from holoshard.train.configfile import parse_config
+from holoshard.train.levels import describe, flat, of_config, packed, text_of, two_level
+from holoshard.train.model.transformer import parameter_count
 from holoshard.train.topology import (
     Topology,
     hosts,
@@ -123,6 +126,18 @@ def test_description():
     text = text_of(found)
     assert "16 copies of the model, each in 2 processes within one node" in text
     assert "across racks" in text_of(describe(four_racks(), 16, 1000))
+
+
+def test_description_of_a_configuration(tmp_path):
+    path = tmp_path / "topology.toml"
+    path.write_text(TOML)
+    text = f'[parallel]\nreplicate = 4\ntopology = "{path}"'
+    found = of_config(parse_config(text, "x.toml"), per_node=2)
+    assert found["shard_groups"] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    n = -(-parameter_count(ModelConfig()) // 2)
+    assert found["bytes"]["flat"]["cross"] == pytest.approx(2 * 2 * (2 * 3 / 4 * 4 * n))
+    with pytest.raises(ConfigError, match="expected a divisor of the 8 processes"):
+        of_config(parse_config(text.replace("replicate = 4", "replicate = 3"), "x.toml"), per_node=2)
 
 
 @pytest.mark.parametrize("racks", [[[0, 1], [2, 3]], [[0, 3], [1, 2]]], ids=str)
