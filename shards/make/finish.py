@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..format.container import FORMAT, VERSION
 from ..format.hdf5 import create, write_arrays
 from ..format.manifest import Manifest, write_manifest
 from ..format.table import ARRAYS, BlockTable
@@ -19,6 +20,8 @@ from .files import file_sha256, size_of
 def write_index(path: Path, columns: Mapping[str, NDArray[Any]], tables: Sequence[BlockTable]) -> None:
     """Write index.h5: a row a complex, and the block tables of all shards."""
     with create(path) as file:
+        file.attrs.create("format", np.bytes_(FORMAT))
+        file.attrs.create("version", np.bytes_(".".join(map(str, VERSION))))
         write_arrays(file, "index", columns, compress=True)
         write_arrays(file, "blocks", joined_tables(tables), compress=True)
 

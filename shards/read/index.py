@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from ..complex import RAGGED_AXES
 from ..errors import FormatError
-from ..format.hdf5 import open_file, read_array
+from ..format.container import check_version
+from ..format.hdf5 import open_file, read_array, read_attribute
 from ..format.manifest import Manifest
 from ..format.table import ARRAYS, BlockTable, table_from_arrays
 
@@ -25,9 +29,17 @@ class IndexFile:
     path: Path
     manifest: Manifest
 
+    @contextmanager
+    def _open(self) -> Iterator[h5py.File]:
+        with open_file(self.path) as file:
+            if "version" in file.attrs:
+                version = read_attribute(file, "version", self.path).decode(errors="replace")
+                check_version(version, str(self.path))
+            yield file
+
     def column(self, name: str) -> NDArray[Any]:
         """One value a complex, (n_complexes, ...)."""
-        with open_file(self.path) as file:
+        with self._open() as file:
             array = read_array(file, f"index/{name}", self.manifest.index_bytes)
         if len(array) != self.manifest.n_complexes:
             n = self.manifest.n_complexes
@@ -39,7 +51,7 @@ class IndexFile:
         shards, size = self.manifest.shards, self.manifest.block_size
         n_blocks = np.array([-(-s.n_complexes // size) for s in shards], np.int64)
         n_columns = np.array([len(self.manifest.layouts[s.layout].columns) for s in shards], np.int64)
-        with open_file(self.path) as file:
+        with self._open() as file:
             n_chunks = read_array(file, "blocks/shard_chunks", self.manifest.index_bytes)
             if n_chunks.shape != n_blocks.shape or n_chunks.dtype.kind != "i" or (n_chunks < 0).any():
                 raise FormatError(f"{self.path}: blocks/shard_chunks has not one number a shard")

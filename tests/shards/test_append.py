@@ -20,6 +20,7 @@ from holoshard.__main__ import main
 from holoshard.shards.errors import UsageError
 from holoshard.shards.make import generations
 from holoshard.shards.make.append import append
+from holoshard.shards.make.convert import convert
 from holoshard.shards.make.pack import pack
 from holoshard.shards.make.rule import Rule
 from holoshard.shards.make.verify import verify
@@ -122,6 +123,23 @@ def test_the_same_bytes_however_the_parts_are_cut(parts, tmp_path):
         append(tmp_path / name, files, threads=threads)
         found.append({p.name: p.read_bytes() for p in (tmp_path / name).iterdir()})
     assert found[0] == found[1]
+
+
+def test_a_later_generation_is_converted_and_back(parts, tmp_path):
+    make(parts, tmp_path / "set")
+    append(tmp_path / "set", [parts / "more.h5"])
+    convert(tmp_path / "set", tmp_path / "zarr")
+    assert verify(tmp_path / "zarr").ok
+    convert(tmp_path / "zarr", tmp_path / "back")
+    names = {p.name for p in (tmp_path / "set").iterdir()} - {"manifest.1.json", "index.h5"}
+    assert {p.name for p in (tmp_path / "back").iterdir()} == names
+    for name in names:
+        assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "set" / name).read_bytes()
+    # What was converted can grow, too.
+    fresh = clustered(random_complexes(5, seed=77, prefix="z"), lambda i: f"k{i}")
+    write_part(tmp_path / "z.h5", fresh)
+    assert append(tmp_path / "zarr", [tmp_path / "z.h5"]).generation == 3
+    assert verify(tmp_path / "zarr").ok
 
 
 def test_nothing_new_changes_nothing(parts, tmp_path, capsys):

@@ -4,7 +4,9 @@ import contextlib
 import json
 from pathlib import Path
 
+import h5py
 import jsonschema
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ import holoshard.shards
 from holoshard.shards.complex import FIELDS, VOCABULARIES
 from holoshard.shards.errors import FormatError, VersionError
 from holoshard.shards.format.manifest import _checksum, parse_manifest, read_manifest
+from holoshard.shards.read.dataset import open_dataset
 
 SCHEMA = json.loads((Path(holoshard.shards.__file__).parent / "manifest.schema.json").read_text())
 
@@ -150,3 +153,12 @@ def test_what_is_not_a_manifest_is_refused(text):
 def test_a_folder_without_manifest_says_how_to_make_one(tmp_path):
     with pytest.raises(FormatError, match="holoshard shard"):
         read_manifest(tmp_path)
+
+
+def test_an_index_of_a_newer_major_version_is_refused(tmp_path):
+    write_dataset(tmp_path / "set", list(random_complexes(20)))
+    with h5py.File(tmp_path / "set" / "index.h5", "r+", locking=False) as file:
+        assert file.attrs["version"] == b"1.0"
+        file.attrs["version"] = np.bytes_("2.0")
+    with pytest.raises(VersionError, match=r"index.h5 has format version 2.0"):
+        open_dataset(tmp_path / "set").column("pk")

@@ -271,6 +271,9 @@ def test_a_killed_writer_leaves_the_old_data_set(tmp_path):
         assert process.stdout.readline() == b"half\n"
         process.send_signal(signal.SIGKILL)
     assert len(open_dataset(tmp_path / "set")) == 20
+    assert len(list(tmp_path.iterdir())) == 3  # what the kill left, and whose it is
+    write_dataset(tmp_path / "set", list(random_complexes(12)))
+    assert [p.name for p in tmp_path.iterdir()] == ["set"]
 
 
 def test_files_are_written_where_hdf5_has_no_blosc_filter(tmp_path):
