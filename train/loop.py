@@ -30,7 +30,7 @@ from .configfile import dump_config
 from .data import Tensors, add_noise, pieces, read_labels, to_tensors, training_stream
 from .diagnosis import diagnose, not_finite
 from .judge.atomic import write_text
-from .meter import Meter
+from .meter import Meter, in_words
 from .model.loss import affinity_loss, label_weight
 from .model.packing import prepared
 from .model.transformer import Inputs, parameter_count
@@ -45,7 +45,7 @@ from .prune.adaptive import AdaptiveHeads
 from .reading import Reading
 from .record import Clock, Record
 from .stop import StopSignals
-from .validation import validate
+from .validation import has_exact, validate
 from .watchdog import Watchdog
 
 log = logging.getLogger("holoshard")
@@ -107,6 +107,8 @@ class Trainer:
         self.clock = Clock()
         self.meter = Meter(config, world)
         self.last: dict[str, float] = {}
+        self.line: dict[str, Any] = {}  # of metrics, the newest
+        self.can_judge = has_exact(self.dataset, config.data.valid_split)
         self.scales: list[float] = []  # loss scales of the skipped steps
 
     def run(self) -> dict[str, Any]:
@@ -170,7 +172,8 @@ class Trainer:
     def agree(self, batch: Tensors, told: bool) -> tuple[float, bool]:
         """Weight of the global batch, and whether any process was told to stop: one exchange for both."""
         weight = batch["weight"].sum().double()
-        total, stops = self.world.sum(torch.stack([weight, weight.new_tensor(float(told))])).tolist()
+        both = self.world.sum_of_all(torch.stack([weight, weight.new_tensor(float(told))]))
+        total, stops = (both * self.world.data_size / self.world.size).tolist()  # neighbours share rows
         self.clock.lap("communication")
         return max(total, 1e-12), stops > 0
 
@@ -255,17 +258,18 @@ class Trainer:
         seconds, parts = self.clock.read()
         io_wait = self.reading.io_wait(parts.get("data_wait", 0.0) / seconds)
         self.last |= self.meter.read(seconds)
-        self.record.write(
-            step=self.at.step, epoch=self.at.epoch, **self.last, seconds=seconds, **parts,
-            skipped=self.at.skipped, loss_scale=self.scale.value, io_wait=io_wait, **self.reading.counters(),
-        )  # fmt: skip
+        self.line = {
+            **self.last, "seconds": seconds, **parts, "skipped": self.at.skipped,
+            "loss_scale": self.scale.value, "io_wait": io_wait, **self.reading.counters(),
+        }  # fmt: skip
+        self.record.write(step=self.at.step, epoch=self.at.epoch, **self.line)
 
     def judge(self) -> None:
         """Validate, and keep the model where it is the best so far."""
         split = self.config.data.valid_split
         scores: dict[str, Any] = {}
-        is_best = True  # without a validation split the newest is kept
-        if self.dataset.splits.get(split):
+        is_best = True  # without measured complexes to validate on the newest is kept
+        if self.can_judge:
             scores = validate(self.model, self.dataset, self.config, self.world, self.weight)
             is_best = scores["rmse"] is not None and (self.at.best is None or scores["rmse"] < self.at.best)
             self.at.stale = 0 if is_best else self.at.stale + 1
@@ -280,6 +284,8 @@ class Trainer:
                     self.at.step, self.at.epoch, loss, split, scores["loss"] or math.nan,
                     scores["rmse"] or math.nan, pearson, ", best" if is_best else "",
                 )  # fmt: skip
+        if self.world.is_first and self.line:
+            log.info("%s", in_words(self.line))
         if is_best:
             self.at.best, self.at.best_step = scores.get("rmse"), self.at.step
             bake = self.heads.bake if self.heads is not None else None
@@ -308,7 +314,8 @@ class Trainer:
             self.record.write(step=self.at.step, event="diagnosis", parameters=bad)
             raise TrainingError(
                 f"step {self.at.step}: parameters are not finite: {', '.join(bad[:3]) or 'elsewhere'}. "
-                "Nothing is saved, the checkpoint before stays the latest; lower optimizer.lr or set optimizer.clip"
+                "Nothing is saved, the checkpoint before stays the latest. Lower optimizer.lr, or set "
+                "optimizer.clip"
             )
 
     def prepare_folder(self) -> None:

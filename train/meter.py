@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,23 @@ from .parallel.precision import DTYPES
 
 if TYPE_CHECKING:
     from .data import Tensors
+
+
+def in_words(line: Mapping[str, Any]) -> str:
+    """A line of metrics for the terminal: speed, where the time went, memory, the optimizer."""
+    parts = ("data_wait", "forward", "backward", "pipeline", "communication", "optimizer")
+    seconds = line["seconds"]
+    shares = ", ".join(
+        f"{name.replace('_', ' ')} {line[name] / seconds:.0%}" for name in parts if name in line
+    )
+    scale = f", loss scale {line['loss_scale']:g}" if line["loss_scale"] != 1 else ""
+    skipped = f", {line['skipped']} skipped" if line["skipped"] else ""
+    return (
+        f"{line['samples_per_s']:.1f} complexes/s, {line['tokens_per_s']:.0f} atoms/s, "
+        f"{line['flops_per_s'] / 1e9:.1f} Gflop/s ({line['of_matmul_peak']:.0%} of the matmul peak); "
+        f"{shares}; {line['peak_memory'] / 2**30:.2f} GiB; "
+        f"lr {line['lr']:.2g}, gradient {line['grad_norm']:.2g}{scale}{skipped}"
+    )
 
 
 class Meter:

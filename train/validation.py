@@ -11,7 +11,7 @@ from torch import Tensor
 from ..shards.complex import RELATIONS
 from .config import LossConfig, TrainConfig
 from .data import Tensors, judging_stream, to_tensors
-from .judge.metrics import summarise
+from .judge.metrics import exact, summarise
 from .model.loss import affinity_loss, label_weight
 from .model.packing import prepared
 from .model.transformer import AffinityTransformer
@@ -66,6 +66,15 @@ def validate(
     relation = [RELATIONS[i] for i in np.asarray(dataset.column("pk_relation"))[rows[order]]]
     summary = summarise(pk, values[order], relations=relation, n_boot=0)
     return {"loss": loss / total if total else None, **{name: summary[name] for name in SHOWN}}
+
+
+def has_exact(dataset: Dataset, split: str) -> bool:
+    """Whether a split has a complex with a measured value: without one there is nothing to choose by."""
+    if not dataset.splits.get(split):
+        return False
+    rows = dataset.indices(split)
+    relations = [RELATIONS[i] for i in np.asarray(dataset.column("pk_relation"))[rows]]
+    return bool(exact(np.asarray(dataset.column("pk"), np.float64)[rows], relations).any())
 
 
 def loss_and_weight(out: Tensor, inputs: Tensors, weight: Tensor | None, config: LossConfig) -> Tensor:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import math
 import os
 import signal
@@ -24,6 +25,7 @@ from holoshard.train.parallel.mesh import start, stop
 from holoshard.train.parallel.precision import LossScale
 from holoshard.train.predictor import Predictor
 from holoshard.train.record import read_record
+from holoshard.train.validation import has_exact
 
 
 def run(text, folder, *settings):
@@ -215,6 +217,19 @@ def test_only_matrices_decay():
     assert all(p.ndim == 2 for p in decayed["params"])
     assert model.embedding.table.weight in set(others["params"])
     assert len(decayed["params"]) + len(others["params"]) == len(list(model.parameters()))
+
+
+def test_without_measured_complexes_to_validate_on_the_newest_is_kept(shards, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("holoshard.train.loop.has_exact", lambda dataset, split: False)
+    with caplog.at_level(logging.INFO, "holoshard"):
+        result = run(config(shards), tmp_path)
+    assert (result["best_step"], result["best_rmse"]) == (10, None)
+    assert Predictor.load(tmp_path).step == 10
+    assert "complexes/s" in caplog.text
+    assert "of the matmul peak" in caplog.text
+    dataset = open_dataset(shards)
+    assert has_exact(dataset, "valid")
+    assert not has_exact(dataset, "nothing")
 
 
 def test_lines_hold_no_nan(tmp_path, shards):

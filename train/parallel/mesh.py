@@ -78,6 +78,10 @@ class World:
         """Sum over the parts of the batch, in place."""
         return self._reduce(values, dist.ReduceOp.SUM)
 
+    def sum_of_all(self, values: Tensor) -> Tensor:
+        """Sum over all processes, in place: tensor and pipeline neighbours count too."""
+        return self._reduce(values, dist.ReduceOp.SUM, everyone=True)
+
     def any(self, flag: bool) -> bool:
         """True if the flag is set in any process."""
         value = self._reduce(torch.tensor(float(flag), device=self.device), dist.ReduceOp.MAX, everyone=True)
