@@ -1,15 +1,11 @@
-"""The same samples in other formats, each written and read as its users would.
+"""The same samples in other formats that find any sample, or any row, by its number.
 
-A sample is a dictionary of arrays: the default fields of a stream. Formats that are not installed are
-left out of the table.
+A sample is a dictionary of arrays: the default fields of a stream. Each format is written and read as its
+users would; :mod:`peer_streams` has those that are read in a row.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import io
-import itertools
-import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,10 +44,10 @@ class Rows:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of what must not be carried through a fork."""
+        """Let go of what must not be carried through a fork, nor keep files in the page cache."""
 
-    def batches(self, seed: int) -> Iterator[dict[str, Any]]:
-        order = np.random.default_rng(seed).permutation(len(self)).tolist()
+    def batches(self, seed: int, part: int = 0, parts: int = 1) -> Iterator[dict[str, Any]]:
+        order = np.random.default_rng(seed).permutation(len(self)).tolist()[part::parts]
         for begin in range(0, len(order) - BATCH + 1, BATCH):
             yield collate([self[i] for i in order[begin : begin + BATCH]])
 
@@ -99,10 +95,10 @@ class Lmdb(Packed):
         return self.txn
 
     def close(self) -> None:
-        self.n = len(self)
-        self.txn.abort()
-        self.env.close()
-        self.env = self.txn = None
+        if self.env is not None:
+            self.txn.abort()
+            self.env.close()
+            self.env = self.txn = None
 
     def __len__(self) -> int:
         if not self.n:
@@ -159,6 +155,9 @@ class Arrow(Rows):
             writer.write_table(pa.Table.from_pylist(group))
         if writer is not None:
             writer.close()
+
+    def close(self) -> None:
+        self.table = None
 
     def _open(self) -> Any:
         import pyarrow as pa
@@ -225,9 +224,12 @@ class Blocks:
     def __len__(self) -> int:
         return int(self.open("atom_start").shape[0]) - 1
 
-    def batches(self, seed: int) -> Iterator[dict[str, Any]]:
+    def close(self) -> None:
+        self.arrays = None
+
+    def batches(self, seed: int, part: int = 0, parts: int = 1) -> Iterator[dict[str, Any]]:
         rng = np.random.default_rng(seed)
-        blocks = rng.permutation(-(-len(self) // BLOCK)).tolist()
+        blocks = rng.permutation(-(-len(self) // BLOCK)).tolist()[part::parts]
         held: list[Sample] = []
         for begin in range(0, len(blocks), WINDOW):
             window = held + [s for b in blocks[begin : begin + WINDOW] for s in self.block(b)]
@@ -286,46 +288,3 @@ class Tensorstore(Zarr):
 
     def read(self, array: Any, lo: int, hi: int) -> np.ndarray[Any, Any]:
         return np.asarray(array[lo:hi].read().result())
-
-
-class WebDataset(Packed):
-    name, needs = "WebDataset", "webdataset"
-
-    def __init__(self, path: Path, like: Sample) -> None:
-        self.path, self.like = path, like
-
-    def write(self, samples: Iterator[Sample]) -> None:
-        self.path.mkdir(parents=True)
-        groups = itertools.groupby(enumerate(samples), key=lambda pair: pair[0] // 2048)
-        n = 0
-        for number, group in groups:
-            with tarfile.open(self.path / f"{number:05d}.tar", "w") as tar:
-                for n, s in group:
-                    data = self.pack(s)
-                    entry = tarfile.TarInfo(f"{n:08d}.bin")
-                    entry.size = len(data)
-                    tar.addfile(entry, io.BytesIO(data))
-        (self.path / "n").write_text(str(n + 1))
-
-    def __len__(self) -> int:
-        return int((self.path / "n").read_text())
-
-    def batches(self, seed: int) -> Iterator[dict[str, Any]]:
-        import webdataset as wds
-
-        urls = [str(p) for p in sorted(self.path.glob("*.tar"))]
-        urls = [urls[i] for i in np.random.default_rng(seed).permutation(len(urls))]
-        data = wds.WebDataset(urls, shardshuffle=False, empty_check=False).shuffle(4096, seed=seed)
-        group: list[Sample] = []
-        for entry in data:
-            group.append(self.unpack(entry["bin"]))
-            if len(group) == BATCH:
-                yield collate(group)
-                group = []
-
-
-PEERS = [
-    p
-    for p in (Lmdb, Tensorstore, Arrow, H5py, Zarr, WebDataset, Npz)
-    if importlib.util.find_spec(p.needs) is not None
-]

@@ -1,11 +1,13 @@
 """Reading shards beside other formats: the same complexes, shuffled, as padded batches of 64.
 
-    python benchmarks/shards.py [--data DIR] [--n 50000] [--quick] [--json]
+    python benchmarks/shards.py [--data DIR] [--n 50176] [--work DIR] [--quick] [--json]
 
 DIR is a data set of holoshard; without it the embedded sample is made and ingested. Its complexes are
 turned at random, shaken by 0.1 angstrom and repeated until there are n, then written in every format that
-is installed (lmdb, tensorstore, webdataset, pyarrow, zarr, h5py, npz). Warm figures are complexes a CPU
-second of one process, medians; cold ones are complexes a second with the files dropped from the page cache.
+is installed (extra bench; MDS needs pip install --no-deps mosaicml-streaming). Figures are complexes a
+second: warm of CPU time of one process, medians of epochs of another order each; cold of wall time, files
+dropped from the page cache; loader of wall time, a DataLoader with two workers beside our threads; random
+of wall time, one by one. A format that is slow is stopped after some seconds. --work keeps what was written.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ import argparse
 import gc
 import json
 import os
+import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peers import BATCH, PEERS, Rows, collate
+from peer_streams import PEERS
+from peers import BATCH, Rows
 
 from holoshard.shards.format.block import Block, concatenate
 from holoshard.shards.format.codec import from_fixed
@@ -31,9 +36,11 @@ from holoshard.shards.make.writer import DatasetWriter
 from holoshard.shards.read.ahead import ReadAhead, stored_fields
 from holoshard.shards.read.batch import DEFAULT_FIELDS, rotations
 from holoshard.shards.read.dataset import Dataset, open_dataset
-from holoshard.shards.read.pool import Pool, Room
+from holoshard.shards.read.pool import Pool
 
 STRETCH = 4096
+PATIENCE = 12.0  # seconds of one measurement
+RANDOM = 2000  # complexes of a measurement one by one
 
 
 def source(data: Path | None, folder: Path) -> Dataset:
@@ -93,29 +100,36 @@ def size(path: Path) -> int:
     return sum(p.stat().st_size for p in path.rglob("*") if p.is_file())
 
 
-def count(batches: Iterable[Any]) -> int:
-    return sum(len(b["pk"]) for b in batches)
-
-
 def rate(make: Callable[[int], Iterable[Any]], repeats: int, clock: Callable[[], float]) -> float:
-    """Complexes a second of ``clock``, median of some epochs."""
+    """Complexes a second of ``clock``, median of some epochs, each cut short when it takes too long."""
     found = []
     for epoch in range(repeats):
         gc.collect()
-        start = clock()
-        n = count(make(epoch))
+        n, start = 0, clock()
+        for batch in make(epoch):
+            n += len(batch["pk"])
+            if clock() - start > PATIENCE:
+                break
         found.append(n / (clock() - start))
     return statistics.median(found)
+
+
+def one_by_one(get: Callable[[int], Any], n: int) -> float:
+    """Complexes a wall second at random places."""
+    rows = np.random.default_rng(0).integers(0, n, RANDOM).tolist()
+    start = time.perf_counter()
+    for row in rows:
+        get(row)
+    return len(rows) / (time.perf_counter() - start)
 
 
 def floor(dataset: Dataset) -> Iterator[dict[str, Any]]:
     """Read, decode and padded copy, in the order of the file, sorted by length within a block."""
     reader = ReadAhead(dataset.stream(threads=0), 0)
     for b in range(dataset.reader.n_blocks):
-        block = reader.decode(b)
-        pool = Pool([Room.of(block)], reader.pooled)
-        pool.land(0, block)
-        order = np.argsort(block.counts["atom"], kind="stable")
+        pool = Pool([reader.room(b)], reader.pooled, 1, reader.memory)
+        pool.land(0, reader.decode(b, pool.regions(0)))
+        order = np.argsort(pool.counts["atom"], kind="stable")
         for begin in range(0, len(order), BATCH):
             yield pool.padded(order[begin : begin + BATCH], DEFAULT_FIELDS)
 
@@ -137,19 +151,85 @@ def hot_bytes(dataset: Dataset) -> int:
     return found
 
 
-def workers(peer: Any, n: int) -> float:
-    """Complexes a wall second of a DataLoader with two workers; 0 without torch or random access."""
+def loader(peer: Any) -> float:
+    """Complexes a wall second of a DataLoader with two workers, once it is under way; 0 without torch."""
     try:
-        from torch.utils.data import DataLoader
+        from torch.utils.data import DataLoader, IterableDataset, get_worker_info
     except ModuleNotFoundError:
         return 0.0
-    if not isinstance(peer, Rows) or type(peer).batches is not Rows.batches:
-        return 0.0
-    loader = DataLoader(
-        peer, batch_size=BATCH, shuffle=True, num_workers=2, collate_fn=collate, drop_last=True
+    peer.close()
+
+    class Parts(IterableDataset):  # type: ignore[type-arg]  # of one peer, a worker each
+        def __iter__(self) -> Iterator[Any]:
+            worker = get_worker_info()
+            return iter(peer.batches(0, worker.id, worker.num_workers))
+
+    batches = iter(DataLoader(Parts(), batch_size=None, num_workers=2, multiprocessing_context="fork"))
+    next(batches)
+    n, start = 0, time.perf_counter()
+    for batch in batches:
+        n += len(batch["pk"])
+        if time.perf_counter() - start > PATIENCE:
+            break
+    return n / (time.perf_counter() - start)
+
+
+def peer_row(kind: Any, path: Path, dataset: Dataset, like: Any, repeats: int) -> dict[str, Any]:
+    """A line of the table."""
+    peer, n = kind(path, like), len(dataset)
+    told = path.with_suffix(".json")
+    if not told.exists():
+        shutil.rmtree(path, ignore_errors=True)
+        start = time.process_time()
+        peer.write(samples(dataset))
+        told.write_text(json.dumps(n / (time.process_time() - start)))
+    row = {"format": kind.name, "bytes": size(path) / n, "write": json.loads(told.read_text())}
+    # Workers first: what is open here, and its threads, must not be carried through a fork.
+    row["loader"] = loader(peer)
+    row["warm"] = rate(peer.batches, repeats, time.process_time)
+    peer.close()
+    drop(path)
+    row["cold"] = rate(peer.batches, 1, time.perf_counter)
+    by_number = isinstance(peer, Rows) and type(peer).batches is Rows.batches
+    row["random"] = one_by_one(peer.__getitem__, n) if by_number else 0.0
+    peer.close()
+    return row
+
+
+def our_row(dataset: Dataset, repeats: int) -> dict[str, Any]:
+    """Ours."""
+    path, n = dataset.reader.source.root, len(dataset)
+    ours: dict[str, Any] = {"format": "holoshard", "bytes": hot_bytes(dataset) / n, "write": 0.0}
+    ours["warm"] = rate(lambda e: dataset.stream(epoch=e, threads=0), repeats, time.process_time)
+    ours["loader"] = max(
+        rate(lambda e: dataset.stream(epoch=e, threads=t), repeats, time.perf_counter)  # noqa: B023
+        for t in (1, 2)
     )
-    start = time.perf_counter()
-    return count(loader) / (time.perf_counter() - start)
+    dataset.reader.fetch.close()
+    drop(path)
+    ours["cold"] = rate(lambda e: dataset.stream(epoch=e, threads=0), 1, time.perf_counter)
+    ours["random"] = one_by_one(dataset.__getitem__, n)
+    return ours
+
+
+def compare(rows: list[dict[str, Any]], ours: dict[str, Any]) -> dict[str, float]:
+    """Ratios beside the peers."""
+    best = {k: max((r[k] for r in rows), default=float("nan")) for k in ("warm", "cold", "loader")}
+    found = {
+        "vs_best_peer_warm": ours["warm"] / best["warm"],
+        "vs_best_peer_cold": ours["cold"] / best["cold"],
+        "vs_lmdb_cold": float("nan"),
+        "loader_vs_best_peer": ours["loader"] / best["loader"] if best["loader"] else float("nan"),
+        "bytes_vs_smallest_peer": ours["bytes"] / min((r["bytes"] for r in rows), default=float("nan")),
+    }
+    for row in rows:
+        name = row["format"].split()[0].strip(",").lower()
+        if name in ("lmdb", "tensorstore", "litdata", "webdataset", "mds"):
+            found[f"vs_{name}_warm"] = ours["warm"] / row["warm"]
+        if name == "lmdb":
+            found["vs_lmdb_cold"] = ours["cold"] / row["cold"]
+            found["random_vs_lmdb"] = ours["random"] / row["random"]
+    return found
 
 
 def measure(dataset: Dataset, folder: Path, repeats: int) -> tuple[list[dict[str, Any]], dict[str, float]]:
@@ -159,36 +239,19 @@ def measure(dataset: Dataset, folder: Path, repeats: int) -> tuple[list[dict[str
     raw = sum(a.nbytes for s in samples(dataset) for a in s.values()) / n
     rows = []
     for kind in PEERS:
-        path = folder / kind.__name__.lower()
-        peer = kind(path, like)
-        start = time.process_time()
-        peer.write(samples(dataset))
-        row = {"format": kind.name, "bytes": size(path) / n, "write": n / (time.process_time() - start)}
-        row["warm"] = rate(peer.batches, repeats, time.process_time)
-        drop(path)
-        row["cold"] = rate(peer.batches, 1, time.perf_counter)
-        row["loader"] = workers(peer, n)
-        rows.append(row)
-    path = dataset.reader.source.root
-    ours = {"format": "holoshard", "bytes": hot_bytes(dataset) / n, "write": float("nan")}
-    ours["warm"] = rate(lambda e: dataset.stream(epoch=e, threads=0), repeats, time.process_time)
-    drop(path)
-    ours["cold"] = rate(lambda e: dataset.stream(epoch=e, threads=0), 1, time.perf_counter)
-    ours["loader"] = rate(lambda e: dataset.stream(epoch=e, threads=1), repeats, time.perf_counter)
-    least = rate(lambda _: floor(dataset), repeats, time.process_time)
-    unchecked = open_dataset(path, verify=False)
+        try:
+            rows.append(peer_row(kind, folder / kind.__name__.lower(), dataset, like, repeats))
+        except Exception as error:  # a peer that does not run here is no reason to measure nothing
+            print(f"{kind.name}: {type(error).__name__}: {error}", file=sys.stderr)
+    ours = our_row(dataset, repeats)
+    unchecked = open_dataset(dataset.reader.source.root, verify=False)
+    least = rate(lambda _: floor(unchecked), repeats, time.process_time)
     free = rate(lambda e: unchecked.stream(epoch=e, threads=0), repeats, time.process_time)
     packed = rate(lambda e: dataset.stream(epoch=e, threads=0, layout="packed"), repeats, time.process_time)
-    best = {k: max((r[k] for r in rows), default=float("nan")) for k in ("warm", "cold", "loader")}
-    lmdb = next((r for r in rows if r["format"] == "LMDB"), None)
     ratios = {
-        "vs_best_peer_warm": ours["warm"] / best["warm"],
-        "vs_best_peer_cold": ours["cold"] / best["cold"],
-        "vs_lmdb_cold": ours["cold"] / lmdb["cold"] if lmdb else float("nan"),
-        "loader_vs_best_peer": ours["loader"] / best["loader"] if best["loader"] else float("nan"),
+        **compare(rows, ours),
         "of_floor": ours["warm"] / least,
         "bytes_vs_raw": ours["bytes"] / raw,
-        "bytes_vs_smallest_peer": ours["bytes"] / min((r["bytes"] for r in rows), default=float("nan")),
         "padding": padding(dataset),
         "packed_vs_padded": packed / ours["warm"],
         "checksum_cost": 1 - ours["warm"] / free,
@@ -196,26 +259,36 @@ def measure(dataset: Dataset, folder: Path, repeats: int) -> tuple[list[dict[str
     return [ours, *rows], {k: round(v, 3) for k, v in ratios.items()}
 
 
+def written(folder: Path, data: Path | None, n: int) -> Dataset:
+    """The data set to measure: n complexes in ``folder``, made if they are not there."""
+    out = folder / f"holoshard-{n}"
+    if not out.exists():
+        with DatasetWriter(out) as writer:
+            writer.write("train", copies(source(data, folder), n))
+            writer.finish()
+    return open_dataset(out)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--n", type=int, default=50_000)
+    parser.add_argument("--n", type=int, default=50_176)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--work", type=Path, help="keep what is written here, and use it again")
     parser.add_argument("--quick", action="store_true", help="2,048 complexes, one repeat")
     parser.add_argument("--json", action="store_true", help="a last line with named ratios")
     options = parser.parse_args()
     n, repeats = (2048, 1) if options.quick else (options.n, options.repeats)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        with DatasetWriter(folder / "ours") as writer:
-            writer.write("train", copies(source(options.data, folder), n))
-            writer.finish()
-        rows, ratios = measure(open_dataset(folder / "ours"), folder, repeats)
+        folder = Path(options.work or name)
+        folder.mkdir(parents=True, exist_ok=True)
+        rows, ratios = measure(written(folder, options.data, n), folder / f"peers-{n}", repeats)
+    columns = (("bytes", 7), ("write", 9), ("warm", 9), ("cold", 9), ("loader", 9), ("random", 9))
     print(f"{n} complexes; bytes a complex of the same columns; complexes a second")
-    print(f"{'format':<26}{'bytes':>7}{'write':>9}{'warm':>9}{'cold':>9}{'loader':>9}")
+    print(f"{'format':<26}" + "".join(f"{k:>{w}}" for k, w in columns))
     for row in rows:
-        print(f"{row['format']:<26}" + "".join(f"{row[k]:>{w}.0f}" for k, w in
-              (("bytes", 7), ("write", 9), ("warm", 9), ("cold", 9), ("loader", 9))))  # fmt: skip
+        print(f"{row['format']:<26}" + "".join(f"{row[k] or '-':>{w}{'.0f' if row[k] else ''}}"
+              for k, w in columns))  # fmt: skip
     print(", ".join(f"{k} {v}" for k, v in ratios.items()))
     if options.json:
         print(json.dumps(ratios))

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from .console import Output
-from .make.export import export_structures
+from .export.folder import Format
+from .export.folder import export as write_export
 from .read.dataset import open_dataset
 from .read.describe import describe_complex, find, info_text, summarise
 
@@ -98,17 +99,22 @@ def export(
     which: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     *,
     out: Path,
+    format: Annotated[Format, Parameter(name="--format")] = "sdf",
     split: str | None = None,
     output: Out = OUTPUT,
 ) -> dict[str, Any]:
-    """Write complexes as SDF (ligand) and PDB (pocket) again, with their labels as a table.
+    """Write complexes in a format that others read: structures with their labels, or records of arrays.
 
-    Coordinates are those of the source, to 0.001 angstrom. holoshard ingest reads the folder.
+    sdf: SDF (ligand) and PDB (pocket) with labels.csv, coordinates those of the source to 0.001 angstrom;
+    holoshard ingest reads the folder. mds: MosaicML Streaming. webdataset: tar files of .npz and .json.
+    lmdb: .npz and JSON by row. parquet: a row a complex. fields.json beside them says what the names mean.
 
     Examples::
         holoshard export data/shards 10gs 1a30 --out found
 
         holoshard export data/shards --split test --out test-structures
+
+        holoshard export data/shards --format parquet --out tables
 
     Parameters
     ----------
@@ -118,11 +124,13 @@ def export(
         Ids or rows; all of the split if none is given.
     out
         Folder to make.
+    format
+        sdf, mds, webdataset, lmdb or parquet.
     split
         All of this split; all complexes if neither this nor an id is given.
     """
     dataset = open_dataset(data)
     rows = [find(dataset, w) for w in which] if which else dataset.indices(split).tolist()
-    n = export_structures(dataset, rows, out)
-    print(f"{out}: {n} complexes as NAME_ligand.sdf and NAME_pocket.pdb, and labels.csv")
-    return {"out": str(out), "n_complexes": n}
+    n = write_export(dataset, rows, out, format)
+    print(f"{out}: {n} complexes as {format}")
+    return {"out": str(out), "n_complexes": n, "format": format}

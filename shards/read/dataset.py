@@ -81,8 +81,12 @@ class Dataset(Sequence[Complex]):
             row += len(self)
         if not 0 <= row < len(self):
             raise IndexError(f"row {index} of a data set of {len(self)} complexes")
+        return complex_at(*self.block_of(row))
+
+    def block_of(self, row: int) -> tuple[Block, int]:
+        """The decoded block of a row, kept for a while, and the complex's place in it."""
         block, at = self.reader.locate(row)
-        return complex_at(self._cache.get(block), at)
+        return self._cache.get(block), at
 
     def __iter__(self) -> Iterator[Complex]:
         for number in range(self.reader.n_blocks):

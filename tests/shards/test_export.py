@@ -130,5 +130,5 @@ def test_command(capsys, tmp_path):
     for c in complexes:
         assert (tmp_path / "out" / rows[c.id]["ligand_path"]).read_text() == to_sdf(c)
     assert main(["export", str(tmp_path / "part.h5"), "d", "0", "--out", str(tmp_path / "two")]) == 0
-    assert "two: 2 complexes" in capsys.readouterr().out
+    assert "two: 2 complexes as sdf" in capsys.readouterr().out
     assert main(["export", str(tmp_path / "part.h5"), "--out", str(tmp_path / "two")]) == 2
