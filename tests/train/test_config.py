@@ -19,9 +19,12 @@ def test_shipped_configurations_are_valid(path):
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters"), [("100m", 101_795_821), ("1b", 1_024_482_609), ("12.8b", 12_796_706_521)]
-)
-def test_parameters_of_the_large_configurations(name, parameters):
+    ("name", "parameters"),
+    [
+        ("sample", 99_733), ("real", 29_525), ("100m", 101_795_821), ("1b", 1_024_482_609), ("12.8b", 12_796_706_521),
+    ],
+)  # fmt: skip
+def test_parameters_of_the_configurations(name, parameters):
     config = load_config(CONFIGS[0].parent / f"{name}.toml")
     assert parameter_count(config.model) == parameters  # on the meta device: nothing is allocated
 
