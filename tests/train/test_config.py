@@ -21,7 +21,8 @@ def test_shipped_configurations_are_valid(path):
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("sample", 99_733), ("real", 29_525), ("100m", 101_795_821), ("1b", 1_024_482_609), ("12.8b", 12_796_706_521),
+        ("sample", 99_733), ("real", 29_525), ("100m", 101_795_821), ("1b", 1_024_482_609),
+        ("12.8b", 12_796_706_521),
     ],
 )  # fmt: skip
 def test_parameters_of_the_configurations(name, parameters):
