@@ -128,8 +128,9 @@ class Dataset(Sequence[Complex]):
     def select(self, which: Any) -> NDArray[np.int64]:
         """Rows of some complexes, for ``stream(rows=...)``, without reading a shard.
 
-        ``which`` is a sequence of ids, whose order is kept, or a polars expression over the columns of
-        :meth:`to_pandas`, such as ``(pl.col("pk_relation") == "=") & (pl.col("n_atoms") < 500)``.
+        ``which`` is a sequence of ids, whose order is kept; a polars expression over the columns of
+        :meth:`to_pandas`, such as ``(pl.col("pk_relation") == "=") & (pl.col("n_atoms") < 500)``; a function
+        of these columns as numpy arrays, such as ``lambda c: c["n_atoms"] < 500``; or a mask.
         Raises UsageError for an id or a column that is not here.
         """
         from .frame import rows_where

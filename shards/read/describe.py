@@ -107,6 +107,10 @@ def _made(making: Mapping[str, Any]) -> list[str]:
     words = [f"{making[key]} {what}" for what, key in dropped.items() if making.get(key)]
     if how.get("left_out"):
         words.append(f"{how['left_out']} in no split")
+    if "test_list" in how:
+        lines.append(f"test list {how['test_list']['name']}: {how['test_list']['found']} found here")
+    for more in making.get("appended", ()):
+        lines.append(f"generation {more['generation']}: {more['n_complexes']} complexes appended")
     return lines + ([f"of {making['seen']} complexes seen: {', '.join(words)}"] if words else [])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,18 +15,26 @@ if TYPE_CHECKING:
     from .dataset import Dataset
 
 
+def names(dataset: Dataset) -> list[str]:
+    """Columns of the index with one value a complex."""
+    scalars = [k for k, f in dataset.manifest.fields.items() if f.axis == "complex" and not f.shape]
+    return ["id", "split", "n_atoms", "n_bonds", "n_residues", *scalars]
+
+
+def column(dataset: Dataset, name: str) -> NDArray[Any]:
+    """One of them; ids, splits and vocabularies as text."""
+    if name == "id":
+        return np.array(dataset.ids(), object)
+    found = dataset.column(name)
+    if name in VOCABULARIES:
+        words = np.array(VOCABULARIES[name], object)
+        found = words[np.minimum(found, len(words) - 1)]
+    return found.astype(object) if found.dtype.kind == "U" else found
+
+
 def table(dataset: Dataset) -> dict[str, NDArray[Any]]:
-    """Every column of the index with one value a complex; ids, splits and vocabularies as text."""
-    fields = dataset.manifest.fields
-    scalars = [k for k, f in fields.items() if f.axis == "complex" and not f.shape]
-    found: dict[str, NDArray[Any]] = {"id": np.array(dataset.ids(), object)}
-    for name in ("split", "n_atoms", "n_bonds", "n_residues", *scalars):
-        column = dataset.column(name)
-        if name in VOCABULARIES:
-            words = np.array(VOCABULARIES[name], object)
-            column = words[np.minimum(column, len(words) - 1)]
-        found[name] = column.astype(object) if column.dtype.kind == "U" else column
-    return found
+    """All of them."""
+    return {name: column(dataset, name) for name in names(dataset)}
 
 
 def to_polars(dataset: Dataset) -> Any:
@@ -52,7 +60,11 @@ def to_pandas(dataset: Dataset) -> Any:
 
 
 def rows_where(dataset: Dataset, which: Any) -> NDArray[np.int64]:
-    """Rows of the complexes with the ids ``which``, in their order, or for which an expression holds."""
+    """Rows of the complexes with the ids ``which``, in their order, or for which a condition holds."""
+    if callable(which):
+        return _rows_of_mask(dataset, which(_Columns(dataset)))
+    if isinstance(which, np.ndarray) and which.dtype == np.bool_:
+        return _rows_of_mask(dataset, which)
     if isinstance(which, Sequence | np.ndarray) and not isinstance(which, str | bytes):
         return _rows_of(dataset, [str(name) for name in which])
     try:
@@ -60,7 +72,9 @@ def rows_where(dataset: Dataset, which: Any) -> NDArray[np.int64]:
     except ModuleNotFoundError as error:
         raise MissingExtraError("polars", "ingest") from error
     if not isinstance(which, polars.Expr):
-        raise UsageError(f"select takes ids or a polars expression, not {type(which).__name__}")
+        raise UsageError(
+            f"select takes ids, a polars expression, a function or a mask, not {type(which).__name__}"
+        )
     try:
         kept = to_polars(dataset).with_row_index("row_of_data_set").filter(which)["row_of_data_set"]
     except polars.exceptions.PolarsError as error:
@@ -69,6 +83,31 @@ def rows_where(dataset: Dataset, which: Any) -> NDArray[np.int64]:
         ) from error
     rows: NDArray[np.int64] = kept.to_numpy().astype(np.int64)
     return rows
+
+
+class _Columns(Mapping[str, NDArray[Any]]):
+    """Columns of :func:`table`, each read when it is asked for."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return column(self._dataset, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(names(self._dataset))
+
+    def __len__(self) -> int:
+        return len(names(self._dataset))
+
+
+def _rows_of_mask(dataset: Dataset, mask: Any) -> NDArray[np.int64]:
+    mask = np.asarray(mask)
+    if mask.dtype != np.bool_ or mask.shape != (len(dataset),):
+        raise UsageError(
+            f"select: expected one bool a complex, ({len(dataset)},); found {mask.dtype} {mask.shape}"
+        )
+    return np.flatnonzero(mask)
 
 
 def _rows_of(dataset: Dataset, ids: list[str]) -> NDArray[np.int64]:

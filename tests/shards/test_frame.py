@@ -39,9 +39,29 @@ def test_select_by_expression(dataset, complexes):
     assert dataset.select(pl.col("split") == "test").tolist() == dataset.indices("test").tolist()
 
 
-@pytest.mark.parametrize("which", ["c00001", 7, pl.col("colour") == 1, pl.col("n_atoms") == "x"])
+def test_select_by_function_and_mask(dataset, complexes):
+    rows = dataset.select(lambda c: (c["pk_relation"] == "=") & (c["n_atoms"] < 60))
+    expected = [i for i, c in enumerate(complexes) if c.affinity.relation == "=" and c.n_atoms < 60]
+    assert rows.tolist() == expected != []
+    assert dataset.select(dataset.column("n_atoms") < 60).tolist() == [
+        i for i, c in enumerate(complexes) if c.n_atoms < 60
+    ]
+
+
+@pytest.mark.parametrize(
+    "which",
+    [
+        lambda c: c["colour"] == 1,
+        lambda c: c["pk"],
+        np.ones(3, bool),
+        "c00001",
+        7,
+        pl.col("colour") == 1,
+        pl.col("n_atoms") == "x",
+    ],
+)
 def test_what_is_not_a_selection_is_refused(dataset, which):
-    with pytest.raises(UsageError, match="select"):
+    with pytest.raises(UsageError, match="select|no column"):
         dataset.select(which)
 
 
