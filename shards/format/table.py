@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..complex import RAGGED_AXES
+from ..complex import RAGGED_AXES, Axis
 from ..errors import FormatError
 from .layout import MAX_BLOCK_BYTES, Layout
 
@@ -101,6 +101,14 @@ class Places:
     def in_column(self) -> NDArray[np.int64]:
         """Offset of each block in its column's Zarr shard, (n_blocks, n_columns)."""
         return np.cumsum(self.size, axis=0) - self.size
+
+    def padded(self, block: int) -> dict[Axis, int]:
+        """Rows, padding included, that the blocks before take on each ragged axis."""
+        first = [next(i for i, c in enumerate(self.layout.columns) if c.field.axis == a) for a in RAGGED_AXES]
+        rows = self.layout.chunk_rows
+        return {
+            a: int(self.n_chunks[:block, i].sum()) * rows[a] for a, i in zip(RAGGED_AXES, first, strict=True)
+        }
 
     def chunk_sizes(self, block: int, column: int) -> NDArray[np.uint32]:
         """Bytes of each chunk of one column of one block."""

@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 
-from ..complex import RAGGED_AXES, Axis
 from ..errors import FormatError, UsageError
 from ..format.block import Block, concatenate
 from ..format.chunks import pack_block
@@ -116,13 +115,9 @@ class _Remade:
         first = int(self.reader.first_complex[number])
         rows = slice(first, first + int(self.reader.block_complexes[number]))
         ids = [i.decode() for i in self.dataset.column("id")[rows].tolist()]
-        layout = self.places.layout
-        padded: dict[Axis, int] = {}
-        for axis in RAGGED_AXES:
-            column = next(i for i, c in enumerate(layout.columns) if c.field.axis == axis)
-            padded[axis] = int(self.places.n_chunks[:row, column].sum()) * layout.chunk_rows[axis]
         numbers = self.dataset.manifest.making.get("numbers", ())
-        chunks = pack_block(again(concatenate(self.library.find(ids)), numbers), layout, padded)
+        block = again(concatenate(self.library.find(ids)), numbers)
+        chunks = pack_block(block, self.places.layout, self.places.padded(row))
         data = b"".join(chunk for column in chunks for chunk in column)
         if crc32(data) != self.places.table.crc32[row]:
             raise FormatError(

@@ -16,7 +16,7 @@ from holoshard.shards.format.manifest import _checksum
 from holoshard.shards.format.records import stack
 from holoshard.shards.make.files import file_sha256
 from holoshard.shards.make.repair import repair
-from holoshard.shards.make.verify import faults, verify
+from holoshard.shards.make.verify import faults, verify, wrong_starts
 from holoshard.shards.make.writer import write_part
 from holoshard.shards.read.dataset import open_dataset
 
@@ -157,6 +157,17 @@ def test_records_that_make_no_sense_are_found(complexes, tmp_path, name, change)
     assert not list(faults(block))
     bad = replace(block, columns={**block.columns, **change(block)})
     assert any(name in reason for reason in faults(bad))
+
+
+def test_starts_that_are_not_where_the_rows_are_are_found(complexes):
+    block = stack(complexes[:20])
+    padded = {"atom": 512, "bond": 256, "residue": 0, "text": 2048}
+    starts = {f"{a}_start": block.starts[a] + n for a, n in padded.items()}
+    assert not list(wrong_starts(block, starts, padded))
+    starts["bond_start"] = starts["bond_start"] + 1
+    assert list(wrong_starts(block, starts, padded)) == [
+        "bond_start does not say where the rows of its complexes begin"
+    ]
 
 
 def test_a_table_that_was_exchanged_is_found(folder):
