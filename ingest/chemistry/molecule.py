@@ -57,7 +57,7 @@ _TETRAHEDRAL: Final = frozenset({
 _DATIVE: Final = frozenset({
     Chem.BondType.DATIVE, Chem.BondType.DATIVEONE, Chem.BondType.DATIVEL, Chem.BondType.DATIVER,
 })  # fmt: skip
-_CIP_EFFORT: Final = 250_000  # steps of the labeller; symmetric cages beyond it keep the simpler labels
+CIP_EFFORT: Final = 250_000  # steps of the labeller; symmetric cages beyond it keep the simpler labels
 _MAX_IDENTITIES: Final = 10_000  # some 2 MB
 _IDENTITIES: Final[dict[str, tuple[str, str]]] = {}
 
@@ -248,7 +248,7 @@ def _label_stereo(mol: Any, smiles: str) -> None:
     if "@" not in smiles and "/" not in smiles and "\\" not in smiles:
         return
     try:
-        rdCIPLabeler.AssignCIPLabels(mol, maxRecursiveIterations=_CIP_EFFORT)
+        rdCIPLabeler.AssignCIPLabels(mol, maxRecursiveIterations=CIP_EFFORT)
     except RuntimeError:  # MaxIterationsExceeded: the labels of the faster rules stay
         return
 
