@@ -137,6 +137,21 @@ assert kept.used() == 8192
     assert {path.name for path in root.rglob("*")} == {"state", "fill"}
 
 
+def test_damage_is_found_and_made_anew(tmp_path, caplog):
+    first, second = (SharedTier(1 << 20, folder=tmp_path) for _ in range(2))
+    made = []
+    for harm in (lambda b: b[:40] + bytes([b[40] ^ 1]) + b[41:], lambda b: b[:-1], lambda b: b""):
+        first.load(key(0), lambda: content(0))
+        (path,) = blocks(first)
+        path.write_bytes(harm(path.read_bytes()))
+        os.utime(path, ns=(1, 1))
+        assert bytes(second.load(key(0), lambda: made.append(1) or content(0))) == content(0)
+    assert len(made) == second.counters.damaged == 3
+    assert caplog.text.count("is damaged") == 3
+    first.close()
+    second.close()
+
+
 def test_no_such_memory_costs_the_sharing_not_the_run(tmp_path, caplog):
     import numpy as np
 
