@@ -1,4 +1,4 @@
-"""The commands of this room: train, eval, predict, doctor."""
+"""The commands of this room: train, plan, eval, predict, doctor."""
 
 from __future__ import annotations
 
@@ -246,6 +246,63 @@ def prune(
             before, after = report[name]
             print(f"{name:<12} {before:.4g} -> {after:.4g} ({after / before - 1:+.1%})")
     return report
+
+
+def plan(
+    config: Path,
+    *settings: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
+    nodes: int = 1,
+    gpus_per_node: int = 8,
+    memory: str = "80GiB",
+    tflops: float = 400.0,
+    link: float = 400.0,
+    network: float = 40.0,
+    output: Annotated[Output, Parameter(name="*")] = OUTPUT,
+) -> dict[str, Any]:
+    """Say what memory and traffic each way of spreading a model costs, and which [parallel] table to take.
+
+    Nothing is allocated or started: one process goes through a step with tensors that have only shapes.
+
+    Examples::
+        holoshard plan configs/12.8b.toml --nodes 16 --gpus-per-node 8 --memory 48GiB
+
+        holoshard plan configs/1b.toml --nodes 2 --data.batch_size 1024 --json
+
+    Parameters
+    ----------
+    config
+        A TOML file such as those in configs/; keys can be given as for train.
+    nodes
+        Machines.
+    gpus_per_node
+        Accelerators in each.
+    memory
+        Of an accelerator, such as 48GiB.
+    tflops
+        Billions of operations that an accelerator does in a millisecond on matrices.
+    link
+        GB that an accelerator sends in a second within its node.
+    network
+        GB that an accelerator sends in a second to other nodes.
+    """
+    from ..cache.errors import CacheError
+    from ..cache.tier import parse_size
+    from .plan.advise import plan as advise
+    from .plan.advise import text_of
+    from .plan.strategies import Cluster
+
+    if nodes < 1 or gpus_per_node < 1:
+        raise UsageError(f"--nodes {nodes} --gpus-per-node {gpus_per_node}: expected at least 1 of each")
+    try:
+        size = parse_size(memory)
+    except CacheError as error:
+        raise UsageError(f"--memory {memory}: {error}") from error
+    cluster = Cluster(
+        nodes, gpus_per_node, size, flops=tflops * 1e12, link=link * 1e9, network=network * 1e9
+    )
+    made = advise(load_config(config, settings), cluster)
+    print(text_of(made))
+    return {**made, "exit_code": int(made["recommended"] is None)}
 
 
 def doctor(

@@ -57,6 +57,14 @@ def train(text, folder, *settings):
     return run_here(parse_config(text, "test.toml", settings), Path(folder))["exit_code"]
 
 
+def train_each(texts, base):
+    """Train one configuration after the other in the same processes, each in a folder of its name."""
+    first = int(os.environ["MASTER_PORT"])
+    for i, (name, text) in enumerate(texts.items()):
+        os.environ["MASTER_PORT"] = str(first + i)  # a port of its own: the last may still be closing
+        train(text, Path(base) / name)
+
+
 def config(shards, **tables):
     """A configuration that trains in a second or two."""
     base = {

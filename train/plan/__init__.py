@@ -1,0 +1,1 @@
+"""What a layout of processes costs, before any of them starts."""
