@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from .pairs import NEAR, near_pairs, with_near
 
@@ -29,12 +29,14 @@ class Rows(NamedTuple):
     segment : (T,) number of each atom's complex
     first : (T,) first atom of its complex
     base : (T,) place in the ragged row of the pair of this atom with the first
+    blocks : which blocks of scores FlexAttention computes; None where that is not used
     """
 
     sizes: tuple[int, ...]
     segment: Tensor
     first: Tensor
     base: Tensor
+    blocks: BlockMask | None = None
 
 
 def prepared(batch: dict[str, Tensor], cutoff: float, packed: bool) -> dict[str, Any]:
@@ -67,7 +69,8 @@ def pack(batch: dict[str, Tensor], cutoff: float) -> dict[str, Any]:
     place = torch.arange(len(segment), device=device)
     first = starts[segment]
     base = squares[segment] + (place - first) * sizes[segment]
-    packed["rows"] = Rows(tuple(sizes.tolist()), segment, first, base)
+    blocks = blocks_of(segment) if device.type == "cuda" else None  # once for all layers
+    packed["rows"] = Rows(tuple(sizes.tolist()), segment, first, base, blocks)
     return packed
 
 
@@ -93,18 +96,24 @@ def attend_flex(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor, rows: Rows, flex: Any = flex_attention
 ) -> Tensor:
     """The same by FlexAttention."""
-    segment, first, base, last = rows.segment, rows.first, rows.base, bias.shape[1] - 1
-
-    def same(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return segment[i] == segment[j]
+    first, base, last = rows.first, rows.base, bias.shape[1] - 1
 
     def biased(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return score + bias[h, (base[i] + j - first[i]).clamp(0, last)]  # masked pairs are looked up as well
 
-    T = q.shape[2]
-    mask = create_block_mask(same, None, None, T, T, device=str(q.device))
+    mask = rows.blocks or blocks_of(rows.segment)
     y: Tensor = flex(*(t.transpose(0, 1) for t in (q, k, v)), score_mod=biased, block_mask=mask)
     return y.transpose(0, 1)
+
+
+def blocks_of(segment: Tensor) -> BlockMask:
+    """Scores within complexes, for FlexAttention."""
+
+    def same(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return segment[i] == segment[j]
+
+    T = len(segment)
+    return create_block_mask(same, None, None, T, T, device=str(segment.device))
 
 
 @cache
