@@ -257,6 +257,7 @@ def plan(
     tflops: float = 400.0,
     link: float = 400.0,
     network: float = 40.0,
+    write: bool = True,
     output: Annotated[Output, Parameter(name="*")] = OUTPUT,
 ) -> dict[str, Any]:
     """Say what memory and traffic each way of spreading a model costs, and which [parallel] table to take.
@@ -268,10 +269,14 @@ def plan(
 
         holoshard plan configs/1b.toml --nodes 2 --data.batch_size 1024 --json
 
+        holoshard plan runs/first --nodes 4
+
     Parameters
     ----------
     config
-        A TOML file such as those in configs/; keys can be given as for train.
+        A TOML file such as those in configs/; keys can be given as for train. Or the folder of a run: then
+        its measured speed counts instead of --tflops, and the chosen layout is written to its config.toml, so
+        that `holoshard train runs/first/config.toml --out runs/first` goes on in it.
     nodes
         Machines.
     gpus_per_node
@@ -284,6 +289,8 @@ def plan(
         GB that an accelerator sends in a second within its node.
     network
         GB that an accelerator sends in a second to other nodes.
+    write
+        Write the chosen layout to a run's config.toml; --no-write only says it.
     """
     from ..cache.errors import CacheError
     from ..cache.tier import parse_size
@@ -297,10 +304,22 @@ def plan(
         size = parse_size(memory)
     except CacheError as error:
         raise UsageError(f"--memory {memory}: {error}") from error
-    cluster = Cluster(
-        nodes, gpus_per_node, size, flops=tflops * 1e12, link=link * 1e9, network=network * 1e9
-    )
-    made = advise(load_config(config, settings), cluster)
+    cluster = Cluster(nodes, gpus_per_node, size, flops=tflops * 1e12, link=link * 1e9, network=network * 1e9)
+    if config.is_dir():
+        from .plan.again import plan_again
+
+        made = plan_again(config, cluster, write)
+        took = made["measured"]
+        print(f"measured: {took['step_s']:.3g} s a step of {took['processes']} processes, each "
+              f"{took['flops'] / 1e12:.3g} Tflop/s while it computes")  # fmt: skip
+    else:
+        checked = load_config(config, settings)
+        made = advise(checked, cluster)
+        if checked.parallel.topology:
+            from .levels import of_config, text_of_levels
+
+            made["levels"] = of_config(checked, gpus_per_node)
+            print(text_of_levels(made["levels"]), end="\n\n")
     print(text_of(made))
     return {**made, "exit_code": int(made["recommended"] is None)}
 

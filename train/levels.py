@@ -123,7 +123,7 @@ def of_config(config: TrainConfig, per_node: int) -> dict[str, Any]:
     return describe(topology, len(topology.places) // copies, parameter_count(config.model))
 
 
-def text_of(found: dict[str, Any]) -> str:
+def text_of_levels(found: dict[str, Any]) -> str:
     """What :func:`describe` found, in words."""
     shards, level = found["shard_groups"], found["shard_level"]
     where = "across racks: fewer shards would stay in one" if level == "cross" else f"within one {level}"

@@ -9,7 +9,7 @@ from holoshard.shards.errors import ConfigError
 from holoshard.train.compress.sign import Sign
 from holoshard.train.config import ModelConfig
 from holoshard.train.configfile import parse_config
-from holoshard.train.levels import describe, flat, of_config, packed, text_of, two_level
+from holoshard.train.levels import describe, flat, of_config, packed, text_of_levels, two_level
 from holoshard.train.model.transformer import parameter_count
 from holoshard.train.topology import (
     Topology,
@@ -123,9 +123,9 @@ def test_description():
     crossing = {way: count["cross"] for way, count in found["bytes"].items()}
     assert crossing["flat"] > crossing["two-level"] > crossing["1-bit"] > crossing["two-level, 1-bit across"]
     assert all(count["node"] == 0 for count in found["bytes"].values())  # replicas have nodes of their own
-    text = text_of(found)
+    text = text_of_levels(found)
     assert "16 copies of the model, each in 2 processes within one node" in text
-    assert "across racks" in text_of(describe(four_racks(), 16, 1000))
+    assert "across racks" in text_of_levels(describe(four_racks(), 16, 1000))
 
 
 def test_description_of_a_configuration(tmp_path):
