@@ -63,14 +63,14 @@ shard:
 	@if [ "$(PARTS)" = "$(DATA)/ingested" ] && [ ! -e "$(PARTS)" ]; then $(MAKE) --no-print-directory ingest OUT=$(PARTS); fi
 	$(RUN) shard $(PARTS) --out $(OUT) --split $(SPLIT) --container $(CONTAINER) --seed $(SEED)
 
-train: $(READY) ## Train a model: CONFIG=configs/sample.toml DATASET=data/shards OUT=runs/latest NODES=1
+train: $(READY) ## Train a model: CONFIG=configs/sample.toml DATASET=data/shards OUT=runs/latest NODES=1 ARGS="--run.steps 5"
 train: CONFIG ?= configs/sample.toml
 train: DATASET ?= $(DATA)/shards
 train: OUT ?= $(RUNS)/latest
 train: NODES ?= 1
 train:
 	@if [ "$(DATASET)" = "$(DATA)/shards" ] && [ ! -e "$(DATASET)" ]; then $(MAKE) --no-print-directory shard OUT=$(DATASET); fi
-	$(RUN) train $(CONFIG) --data.path $(DATASET) --out $(OUT) --nodes $(NODES)
+	$(RUN) train $(CONFIG) --data.path $(DATASET) --out $(OUT) --nodes $(NODES) $(ARGS)
 
 eval: $(READY) ## Judge a trained model and write its report: RUN_DIR=runs/latest EVAL_SPLIT=test
 eval: RUN_DIR ?= $(RUNS)/latest

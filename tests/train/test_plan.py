@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import replace
+
+import pytest
+from measured import measure
+from worlds import config, run_world
+
+from holoshard.__main__ import main
+from holoshard.train.config import ParallelConfig, TrainConfig
+from holoshard.train.configfile import parse_config
+from holoshard.train.plan.estimate import line
+from holoshard.train.plan.strategies import Cluster, strategies
+from holoshard.train.plan.trace import fake_processes
+from holoshard.train.plan.traffic import bubble, traffic
+
+LAYERS, ROWS = 12, 2
+OF_TWO = {
+    "full": {},
+    "full checkpointed": {"checkpointing": "full"},
+    "grad-op in pieces": {"reshard": "grad_op", "accumulate": 2},
+    "cut": {"tensor": 2},
+    "pipeline": {"pipeline": 2, "micro_batches": 4},
+}
+OF_FOUR = {
+    "hybrid in pieces": {"replicate": 2, "accumulate": 2},
+    "part": {"reshard": "part", "reshard_size": 2, "checkpointing": "selective"},
+    "zero bubble": {"pipeline": 2, "schedule": "zbv", "reshard": "grad_op"},
+}
+MODES = {
+    **{name: (2, mode) for name, mode in OF_TWO.items()},
+    **{n: (4, mode) for n, mode in OF_FOUR.items()},
+}
+
+
+def text(parallel):
+    model = {"width": 64, "layers": LAYERS, "heads": 4, "rbf": 16}
+    return config("none", data={"max_atoms": 48, "batch_size": 32}, model=model, parallel=parallel)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """Peaks of real processes, by mode and then by process."""
+    folder = tmp_path_factory.mktemp("peaks")
+    for size, modes in ((2, OF_TWO), (4, OF_FOUR)):
+        run_world(size, measure, {name: (text(mode), ROWS) for name, mode in modes.items()}, str(folder))
+    return {
+        name: [json.loads((folder / f"{name}-{rank}.json").read_text()) for rank in range(size)]
+        for name, (size, _) in MODES.items()
+    }
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_predicted_peaks_are_those_of_real_processes(measured, mode):
+    size, parallel = MODES[mode]
+    with fake_processes(size):
+        made = line(parse_config(text(parallel), "x"), size, ROWS)
+    assert made.high < LAYERS, "nothing would be predicted"
+    predicted = sum(made(LAYERS).values())
+    for found in measured[mode]:
+        assert found.get("tracker", found["meter"]) == found["meter"], "torch's tracker counts the same"
+    assert predicted == pytest.approx(max(found["meter"] for found in measured[mode]), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("P", "M", "expected"),  # 1F1B, interleaved, ZBV; simulated with F = B = W = 1 and no communication
+    [(4, 16, (0.158, 0.086, 0.030)), (8, 16, (0.304, 0.179, 0.068)), (8, 32, (0.179, 0.099, 0.035))],
+)
+def test_bubbles_are_those_of_a_simulation(P, M, expected):
+    for schedule, share in zip(("1f1b", "interleaved", "zbv"), expected, strict=True):
+        parallel = ParallelConfig(pipeline=P, micro_batches=M, schedule=schedule)
+        assert bubble(parallel) == pytest.approx(share, abs=0.001)
+
+
+def test_traffic():
+    small = parse_config(text({}), "x")
+    full = traffic(small, 4)
+    whole = traffic(replace(small, parallel=ParallelConfig(reshard="grad_op")), 4)
+    hybrid = traffic(replace(small, parallel=ParallelConfig(replicate=2)), 4)
+    # Gathered twice and scattered once, or gathered once and scattered once.
+    assert full.shard == pytest.approx(1.5 * whole.shard)
+    assert full.replicate == whole.replicate == 0
+    assert hybrid.shard == pytest.approx(full.shard * (1 / 2) / (3 / 4))
+    assert hybrid.replicate == pytest.approx(hybrid.shard / 3)
+    assert traffic(small, 1).total == 0
+
+
+def test_strategies_are_configurations_that_run():
+    base = TrainConfig(
+        data=replace(TrainConfig().data, batch_size=64), model=replace(TrainConfig().model, layers=8)
+    )
+    made = dict(strategies(base, Cluster(4, 2, 1 << 30)))
+    assert {"full shard", "grad-op", "hybrid", "offload", "tensor 2", "pipeline 4 1f1b"} <= made.keys()
+    for name, found in made.items():
+        assert parse_config("[parallel]", "x") is not None
+        assert found.parallel.pipeline * found.parallel.tensor <= 8, name
+    assert "pipeline 4 zbv" in made
+    assert not dict(strategies(replace(base, data=replace(base.data, batch_size=1)), Cluster(4, 2, 1 << 30)))
+
+
+def test_command(tmp_path, capsys):
+    path = tmp_path / "small.toml"
+    path.write_text(
+        "[data]\nbatch_size = 4\nmax_atoms = 32\n[model]\nwidth = 32\nlayers = 2\n[parallel]\nprefetch = 0\n"
+    )
+    assert main(["plan", str(path), "--gpus-per-node", "2", "--memory", "1GiB", "--json"]) == 0
+    lines = capsys.readouterr().out.strip().splitlines()
+    made = json.loads(lines[-1])
+    rows = {(r["name"], r["checkpointing"]): r for r in made["strategies"]}
+    none, full = rows["full shard", "none"], rows["full shard", "full"]
+    assert none["total"] == sum(none["memory"].values())
+    assert full["memory"]["activations"] < none["memory"]["activations"]
+    assert rows["offload", "none"]["memory"]["optimizer"] == 0
+    assert none["memory"]["optimizer"] == pytest.approx(made["parameters"] * 8 / 2, rel=0.05)
+    best = made["recommended"]
+    ParallelConfig(**tomllib.loads(best["parallel"])["parallel"])
+    assert best["seconds"] == min(r["seconds"] for r in made["strategies"] if r["fits"])
+    assert "Recommended" in "\n".join(lines)
+    assert main(["plan", str(path), "--gpus-per-node", "2", "--memory", "1KiB"]) == 1
+    assert "nothing fits" in capsys.readouterr().out
+    assert main(["plan", str(path), "--gpus-per-node", "3"]) == 2
