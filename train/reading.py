@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -51,23 +51,23 @@ class Reading:
         self._told = 0  # epochs before this one have been foretold to clairvoyant tiers
         cache = config.cache
         if cache.tiers or self.ahead_bytes or cache.whole:
-            path, policy = config.data.path, self.policy([parse_tier(t).capacity for t in cache.tiers])
+            path, policy = config.data.path, self.policy(cache.tiers)
             self.cache = open_cache(cache.tiers, path, policy=policy, read_only=cache.read_only)
             if config.data.shuffle == "local" and cache.tiers:
                 self.share = place(world, self._stream(world, 0, 0), self.cache)
         if cache.decoded:
-            policy = self.policy([parse_tier(cache.decoded).capacity])
-            tier = parse_tier(cache.decoded, policy, kind="decoded")
+            tier = parse_tier(cache.decoded, self.policy([cache.decoded]), kind="decoded")
             tier.name = "decoded"
             self.kept = Decoded(tier, dataset.manifest.fingerprint, self._reused)
 
-    def policy(self, capacities: list[int]) -> str:
+    def policy(self, tiers: Sequence[str]) -> str:
         """Who leaves a full tier: as the configuration says, or what fits how the data is drawn."""
         if self.config.cache.policy != "auto":
             return self.config.cache.policy
         shards = [s for s in self.dataset.manifest.shards if s.split == self.config.data.train_split]
         own = sum(s.n_bytes for s in shards) / max(self.world.size // self.world.local_size, 1)
-        larger = self.config.data.shuffle == "local" and own > max(capacities, default=0)
+        largest = max((parse_size(text.rpartition(":")[2]) for text in tiers), default=0)
+        larger = self.config.data.shuffle == "local" and own > largest
         return "clairvoyant" if self.weights is not None or larger else "never"
 
     def stream(self, epoch: int, step: int) -> Stream:
