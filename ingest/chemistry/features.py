@@ -83,13 +83,14 @@ def pocket_atoms(receptor: Receptor, residues: NDArray[np.int64], hydrogens: boo
         base, slot, _ = fill(template, residue, found, LIBRARY.atom_start)
     known = found >= 0
     element = s.element[rows]
-    columns: dict[str, NDArray[Any]] = dict(zip(ATOM_FEATURES, LIBRARY.atoms[found].T.copy(), strict=True))
+    known_of = LIBRARY.atoms.take(found, axis=0)  # several times as fast as by brackets
+    columns: dict[str, NDArray[Any]] = dict(zip(ATOM_FEATURES, known_of.T.copy(), strict=True))
     columns["element"] = element
     # Charges that the file states come before those of the template.
     stated = s.charge[rows]
     columns["charge"] = np.where(stated != 0, stated, columns["charge"].view(np.int8))
     ends, which = bonds_within(template, base, slot, LIBRARY.bond_start, LIBRARY.bonds)
-    features = LIBRARY.bond_features[which]
+    features = LIBRARY.bond_features.take(which, axis=0)
     columns["chirality"] = _handedness(template, base, slot, rows, s.position)
     more = bonds_between(receptor, residues, rows)
     loose = unknown_bonds(receptor, rows, residue, known)
@@ -126,7 +127,7 @@ def _found(
     """
     s = receptor.structure
     template = receptor.template[residues]
-    found = LIBRARY.find(template[residue], s.name[rows].view(np.uint64))
+    found = LIBRARY.find(template[residue], s.name.view(np.uint64).take(rows))
     small = ~receptor.polymer[residues]
     if not small.any():
         return found
@@ -247,4 +248,4 @@ def _sorted_bonds(
         order, key = np.delete(order, again), np.delete(key, again)
     found = np.empty((len(key), 2), np.int64)
     found[:, 0], found[:, 1] = key >> 32, key & 0xFFFFFFFF
-    return found, features[order]
+    return found, features.take(order, axis=0)

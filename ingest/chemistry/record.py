@@ -60,7 +60,7 @@ def to_complex(
     """The record: ligand first, positions from the centroid of the ligand's heavy atoms."""
     ligand, pocket, s = parts.ligand, parts.pocket, parts.receptor.structure
     centre = np.round(ligand.position[ligand.element != 1].mean(axis=0), 3)
-    xyz = np.concatenate([ligand.position, s.position[pocket.rows]]) - centre
+    xyz = np.concatenate([ligand.position, s.position.take(pocket.rows, axis=0)]) - centre
     n = len(ligand.element)
     columns: dict[str, Any] = {
         k: np.concatenate([getattr(ligand, k), pocket.columns[k]]) for k in _ATOM_COLUMNS
@@ -68,7 +68,7 @@ def to_complex(
     bonds = _bonds(parts, columns)
     owner = _owners(parts)
     n_own = 1 if parts.own is None else len(parts.own)
-    name = s.name[pocket.rows].view(np.uint8).reshape(-1, 8)[:, :4]
+    name = s.name.take(pocket.rows).view(np.uint8).reshape(-1, 8)[:, :4]
     return Complex(
         position=_fixed(xyz, _MILLI),
         **columns,
@@ -132,7 +132,7 @@ def _residues(parts: Parts) -> dict[str, Any]:
 
     def with_ligand(column: NDArray[Any]) -> NDArray[Any]:
         head = column[own] if own is not None else np.zeros(n, column.dtype)
-        return np.concatenate([head, column[rows]])
+        return np.concatenate([head, column.take(rows)])
 
     return {
         "residue_type": np.concatenate([np.full(n, _LIGAND, np.uint8), kind]),
