@@ -109,7 +109,7 @@ def as_receptor(found: Structure) -> Receptor:
     if len(here):
         chain = found.residue_chain.view(np.uint64)[here]
         same = chain == found.residue_chain.view(np.uint64)[here + 1]
-        gap = found.position[c[here]] - found.position[n[here + 1]]
+        gap = found.position.take(c[here], axis=0) - found.position.take(n[here + 1], axis=0)
         joined[here] = same & (np.einsum("ij,ij->i", gap, gap) < _BOND**2)
     polymer = _POLYMER[role]
     bonded = joined.copy()
