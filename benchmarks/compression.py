@@ -64,10 +64,11 @@ SCHEMES = {
     "1bit": Scheme("1-bit Adam", Sign(), onebit=True),
     "1bit-nofb": Scheme("1-bit Adam, no error feedback", Sign(), onebit=True, feedback=False),
     "sign": Scheme("Gradient signs, error feedback", Sign()),
-    "eden1": Scheme("EDEN gradients, 1 bit", Eden(1), feedback=False),
-    "eden2": Scheme("EDEN gradients, 2 bits", Eden(2), feedback=False),
-    "eden4": Scheme("EDEN gradients, 4 bits", Eden(4), feedback=False),
-    "1bit-eden1": Scheme("1-bit Adam, EDEN 1 bit for signs", Eden(1), onebit=True),
+    "eden1": Scheme("EDEN gradients, 1 bit", Eden(1, 1024), feedback=False),
+    "eden2": Scheme("EDEN gradients, 2 bits", Eden(2, 1024), feedback=False),
+    "eden4": Scheme("EDEN gradients, 4 bits", Eden(4, 1024), feedback=False),
+    "eden8": Scheme("EDEN gradients, 8 bits: how far equal runs drift apart", Eden(8, 1024), feedback=False),
+    "1bit-eden1": Scheme("1-bit Adam, EDEN 1 bit for signs", Eden(1, 1024), onebit=True),
     "1bit-auto": Scheme("1-bit Adam, warm-up ends by itself", Sign(), onebit=True, warmup=0.0),
     "1bit-w10": Scheme("1-bit Adam, warm-up 10 %", Sign(), onebit=True, warmup=0.1),
     "1bit-w50": Scheme("1-bit Adam, warm-up 50 %", Sign(), onebit=True, warmup=0.5),
@@ -83,8 +84,8 @@ def configuration(data: Path, seed: int, steps: int) -> TrainConfig:
         seed = {seed}
         [data]
         path = {json.dumps(str(data))}
-        batch_size = 16
-        max_atoms = 64
+        batch_size = 8
+        max_atoms = 48
         [model]
         width = 32
         layers = 2
@@ -225,7 +226,7 @@ def table(rows: Rows) -> str:
 
 
 def main() -> None:
-    parser = arguments_of(__doc__ or "", steps=300)
+    parser = arguments_of(__doc__ or "", steps=200)
     parser.add_argument("--schemes", default=",".join(SCHEMES))
     given = parser.parse_args()
     torch.set_num_threads(1)

@@ -36,8 +36,8 @@ def configuration(data: Path, seed: int, steps: int) -> str:
         seed = {seed}
         [data]
         path = {json.dumps(str(data))}
-        batch_size = 16
-        max_atoms = 64
+        batch_size = 8
+        max_atoms = 48
         [model]
         width = 32
         layers = 4
@@ -46,7 +46,7 @@ def configuration(data: Path, seed: int, steps: int) -> str:
         rbf = 16
         cutoff = 8.0
         [optimizer]
-        lr = 3e-3
+        lr = 4e-3
         weight_decay = 0.05
         [checkpoint]
         every = 0
@@ -135,8 +135,8 @@ def table(rows: Rows) -> str:
 
 
 def main() -> None:
-    parser = arguments_of(__doc__ or "", steps=300)
-    parser.add_argument("--more", type=int, default=100, help="steps of fine-tuning")
+    parser = arguments_of(__doc__ or "", steps=200)
+    parser.add_argument("--more", type=int, default=60, help="steps of fine-tuning")
     parser.add_argument("--keep", type=float, default=0.7)
     given = parser.parse_args()
     torch.set_num_threads(1)
