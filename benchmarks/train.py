@@ -3,7 +3,7 @@
 over_bare_loop           a step of the Trainer over the bare step, one process
 fsdp2_over_bare          the same in each of two processes with FSDP2, over the bare step on the same rows
 of_matmul_peak           forward and backward at 512 channels, float32, of the speed of a bare matrix product
-checkpoint_memory_saved  share of the peak memory that selective recomputing saves (all but linear maps)
+checkpoint_memory_saved  share of the peak memory that selective recomputing saves (see config.py)
 checkpoint_time          and its time, over that without
 padding                  places of an epoch's batches over the atoms in them
 data_wait                share of a run's time spent waiting for batches

@@ -184,7 +184,8 @@ class ParallelConfig:
     accumulate: int = 1
     """Pieces in which a process works through its share of a batch."""
     checkpointing: Literal["none", "layers", "selective", "full"] = "none"
-    """Activations computed twice: layers = every checkpoint_every-th, selective = all but linear maps."""
+    """Activations computed twice: layers = every checkpoint_every-th, selective = all but linear
+    maps that widen nothing."""
     checkpoint_every: int = 2
     """See checkpointing."""
     offload: bool = False

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
-from torch.utils.checkpoint import create_selective_checkpoint_contexts, noop_context_fn
+from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts, noop_context_fn
 
 from ..config import ParallelConfig, TrainConfig
 from ..model.transformer import AffinityTransformer, first_weights
@@ -27,8 +27,6 @@ from .tensor import split_layers
 
 Part = TypeVar("Part", bound=AffinityTransformer)
 aten = torch.ops.aten
-# Linear maps cost most to compute again; scores of attention little, and take most memory: those are not
-# kept (Korthikanti et al., doi:10.48550/arXiv.2205.05198).
 PRODUCTS: Final = (aten.mm.default, aten.addmm.default)
 
 
@@ -89,8 +87,20 @@ def recompute(model: AffinityTransformer, parallel: ParallelConfig) -> None:
 
 
 def _keep_products() -> Any:
-    """Keep what linear maps gave, and compute everything else again."""
-    return create_selective_checkpoint_contexts(list(PRODUCTS))  # type: ignore[no-untyped-call]
+    """Keep what linear maps gave but the widening ones, and compute everything else again.
+
+    Linear maps cost most; scores of attention cost little and, with what the feed-forward part widens, take
+    most memory (Korthikanti et al., doi:10.48550/arXiv.2205.05198).
+    """
+    return create_selective_checkpoint_contexts(_kept)  # type: ignore[no-untyped-call]
+
+
+def _kept(context: Any, op: Any, *arguments: Any, **more: Any) -> CheckpointPolicy:
+    if op in PRODUCTS:
+        rows, columns = arguments[-2:]  # (n, inputs) and (inputs, outputs)
+        if columns.shape[1] <= rows.shape[1]:
+            return CheckpointPolicy.MUST_SAVE
+    return CheckpointPolicy.PREFER_RECOMPUTE
 
 
 def shard(model: AffinityTransformer, config: TrainConfig, world: World) -> None:
