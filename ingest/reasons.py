@@ -66,5 +66,6 @@ REPAIRS: Final = MappingProxyType({
     "doubled_atoms": "of two atoms of one name in a residue, the one nearest to its other atoms was kept",
     "ligand_copy_removed": "the structure file held the ligand, too; that copy was left out of the pocket",
     "smiles_template": "bonds came from a SMILES, matched to the distances between the residue's atoms",
+    "bonds_perceived": "bond orders were told from distances and angles, for want of any other source",
     "no_sanitisation": "aromaticity could be perceived only without a full valence check",
 })  # fmt: skip

@@ -15,6 +15,7 @@ from ...shards.errors import StructureError
 from ..read.components import component
 from ..read.residue import BondTable, Entry, ligand_from_residue
 from .features import ragged
+from .geometry import entry_from_geometry
 from .linkage import atom_of
 from .molecule import Ligand
 from .receptor import Receptor
@@ -22,13 +23,14 @@ from .select import residues_of
 from .smiles_entry import entry_from_smiles
 
 _SINGLE: Final = BOND_ORDERS.index("single")
+_BONDED: Final = 1.9  # angstrom: nearer to an atom of another residue is a bond, if not a very bad clash
 
 
 def embedded_ligand(
     receptor: Receptor, residues: NDArray[np.int64], hydrogens: bool = False, smiles: str = ""
 ) -> Ligand:
     """The ligand that some residues are, with bonds and charges from the first of these that fits: the
-    dictionary, definitions in the file, a SMILES matched to the distances between atoms.
+    dictionary, definitions in the file, a SMILES matched to the distances between atoms, the geometry alone.
 
     Parameters
     ----------
@@ -46,15 +48,23 @@ def embedded_ligand(
     titles = tuple(n.decode("latin-1") for n in s.residue_name[residues].tolist())
     ways: list[Callable[[], tuple[tuple[str, ...], BondTable | None]]]
     ways = [partial(_by_name, receptor, residues, rows, titles)]
+    title = "-".join(titles)
+    codes = [""]
     for text in dict.fromkeys((smiles, *(s.definitions[t].smiles for t in titles if t in s.definitions))):
         if text:
-            ways.append(partial(_by_smiles, receptor, rows, "-".join(titles), text))
+            ways.append(partial(_by_heavy_atoms, receptor, rows, title, partial(entry_from_smiles, text)))
+            codes.append("smiles_template")
+    if (
+        len(ways) == 1
+    ):  # a SMILES that does not fit says that the geometry is not to be trusted, or the SMILES
+        ways.append(partial(_by_geometry, receptor, rows, title))
+        codes.append("bonds_perceived")
     troubles: list[str] = []
-    for way in ways:
+    for way, code in zip(ways, codes, strict=True):
         try:
             names, entry = way()
             found = ligand_from_residue(
-                residue_name="-".join(titles),
+                residue_name=title,
                 names=names,
                 element=s.element[rows],
                 charge=s.charge[rows],
@@ -71,9 +81,13 @@ def embedded_ligand(
             continue
         packed = np.zeros((len(found.row), 4), np.uint8)
         packed[:] = s.name[rows[found.row]].view(np.uint8).reshape(-1, 8)[:, :4]
-        repairs = (*found.repairs, "smiles_template") if troubles else found.repairs
+        repairs = (*found.repairs, code) if code else found.repairs
         return replace(found, name=packed, row=rows[found.row], repairs=repairs)
-    hint = "" if len(ways) > 1 else "; a column smiles in a table of labels would say which molecule it is"
+    hint = (
+        ""
+        if "smiles_template" in codes
+        else "; a column smiles in a table of labels would say which molecule it is"
+    )
     raise StructureError("ligand_no_bond_orders", "; ".join(troubles) + hint)
 
 
@@ -101,12 +115,36 @@ def _entry_of(receptor: Receptor, residue: int, title: str) -> BondTable | None:
     return s.definitions[title].entry(title, names, s.element[atoms])
 
 
-def _by_smiles(
-    receptor: Receptor, rows: NDArray[np.int64], title: str, smiles: str
+def _by_geometry(
+    receptor: Receptor, rows: NDArray[np.int64], title: str
 ) -> tuple[tuple[str, ...], BondTable]:
+    """As below, if nothing else is bonded to the residues: what is cut there would get hydrogens."""
+    s = receptor.structure
+    others = np.ones(s.n_atoms, bool)
+    others[rows] = False
+    others &= s.element != 1
+    own = s.position[rows[s.element[rows] != 1]]
+    low, high = own.min(axis=0) - _BONDED, own.max(axis=0) + _BONDED
+    others &= ((s.position >= low) & (s.position <= high)).all(axis=1)
+    gaps = np.linalg.norm(s.position[others][:, None] - own[None], axis=2)
+    if gaps.size and gaps.min() < _BONDED:
+        said = (
+            f"no dictionary knows residue {title!r}, and its geometry does not tell: it is bonded to others"
+        )
+        raise StructureError("ligand_no_bond_orders", said)
+    return _by_heavy_atoms(receptor, rows, title, entry_from_geometry)
+
+
+def _by_heavy_atoms(
+    receptor: Receptor,
+    rows: NDArray[np.int64],
+    title: str,
+    make: Callable[[NDArray[np.uint8], NDArray[np.float64], str], BondTable],
+) -> tuple[tuple[str, ...], BondTable]:
+    """Names of the atoms and an entry that is made of elements and positions of the heavy ones."""
     s = receptor.structure
     heavy = s.element[rows] != 1
-    entry = entry_from_smiles(smiles, s.element[rows[heavy]], s.position[rows[heavy]], title)
+    entry = make(s.element[rows[heavy]], s.position[rows[heavy]], title)
     number = np.cumsum(heavy) - 1
     names = tuple(
         str(k) if is_heavy else "H" for k, is_heavy in zip(number.tolist(), heavy.tolist(), strict=True)

@@ -53,10 +53,7 @@ def entry_from_smiles(
         ``ligand_no_bond_orders`` if the SMILES cannot be read or is of another molecule.
     """
     template = _template(smiles, element, residue_name)
-    ends = _bonds_of(template)
-    order = np.array(
-        [_ORDERS.get(b.GetBondType(), _ORDERS[Chem.BondType.SINGLE]) for b in template.GetBonds()]
-    )
+    ends, order = _bonds_of(template)
     symbols = np.array([a.GetAtomicNum() for a in template.GetAtoms()], dtype=np.uint8)
     place = _place(symbols, ends, order, element, position)
     if place is None:
@@ -64,7 +61,7 @@ def entry_from_smiles(
             "ligand_no_bond_orders",
             f"the bonds of SMILES {smiles} do not fit the distances between the atoms of {residue_name!r}",
         )
-    return _entry(template, place, ends, order, residue_name)
+    return entry_of(template, place, residue_name)
 
 
 def _template(smiles: str, element: NDArray[np.uint8], residue_name: str) -> Any:
@@ -91,9 +88,12 @@ def _formula(counts: Counter[str]) -> str:
     return "".join(f"{symbol}{counts[symbol] if counts[symbol] > 1 else ''}" for symbol in sorted(counts))
 
 
-def _bonds_of(mol: Any) -> _Pairs:
-    pairs = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in mol.GetBonds()]
-    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+def _bonds_of(mol: Any) -> tuple[_Pairs, NDArray[np.int64]]:
+    """Ends and orders, as indices into BOND_ORDERS, of a molecule in Kekulé form."""
+    bonds = list(mol.GetBonds())
+    pairs = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in bonds]
+    orders = [_ORDERS.get(b.GetBondType(), _ORDERS[Chem.BondType.SINGLE]) for b in bonds]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2), np.array(orders, dtype=np.int64)
 
 
 def _place(
@@ -142,11 +142,15 @@ def _skeleton(element: NDArray[np.uint8], pairs: _Pairs) -> Any:
     return mol.GetMol()
 
 
-def _entry(
-    template: Any, place: NDArray[np.int64], ends: _Pairs, order: NDArray[Any], residue_name: str
-) -> Entry:
-    """The template in the residue's order, its hydrogens after the heavy atoms."""
+def entry_of(template: Any, place: NDArray[np.int64], residue_name: str) -> Entry:
+    """A molecule in Kekulé form as an entry in the residue's order, its hydrogens after the heavy atoms.
+
+    Parameters
+    ----------
+    place : the residue's atom for each atom of the molecule
+    """
     n = len(place)
+    ends, order = _bonds_of(template)
     atoms: Sequence[Any] = list(template.GetAtoms())
     charge = np.zeros(n, np.int8)
     charge[place] = [a.GetFormalCharge() for a in atoms]

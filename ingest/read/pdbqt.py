@@ -1,5 +1,5 @@
-"""PDBQT poses. The format has no bond orders; those that carry their SMILES (Meeko, Vina) are read, others
-refused.
+"""PDBQT poses. The format has no bond orders: they come from the SMILES that Meeko writes into the file, else
+from the geometry, which is recorded; a pose whose geometry leaves a doubt is refused.
 
 ``REMARK SMILES`` is followed by ``REMARK SMILES IDX`` pairs (atom of the SMILES, serial of the pose) and by
 ``REMARK H PARENT`` pairs (atom of the SMILES, serial of its hydrogen), all counted from 1.
@@ -8,20 +8,37 @@ refused.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import numpy as np
 from rdkit import Chem, rdBase
 from rdkit.Geometry import Point3D
 
+from ...shards.complex import encode_names
 from ...shards.errors import StructureError
+from ..chemistry.geometry import entry_from_geometry
 from ..chemistry.molecule import Ligand, to_ligand
 from ..chemistry.perceive import posed
 from .molblock import decode
+from .residue import ligand_from_residue
 
 _MODEL: Final = re.compile(rb"^MODEL\b[^\n]*\n", re.MULTILINE)
 _SMILES: Final = "REMARK SMILES "
 _INDEX: Final = "REMARK SMILES IDX "
 _PARENT: Final = "REMARK H PARENT "
+# AutoDock's atom types: A is an aromatic carbon; a second letter says acceptor (A), donor (D) or either (S).
+_ELEMENTS: Final = {
+    "C": 6, "A": 6, "N": 7, "NA": 7, "NS": 7, "O": 8, "OA": 8, "OS": 8, "S": 16, "SA": 16, "H": 1, "HD": 1,
+    "HS": 1, "P": 15, "F": 9, "CL": 17, "BR": 35, "I": 53,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Atom:
+    name: str
+    type: str
+    position: tuple[float, float, float]
 
 
 def split_poses(data: bytes) -> tuple[tuple[int, int], ...]:
@@ -40,13 +57,14 @@ def read_pdbqt(record: bytes, hydrogens: bool) -> Ligand:
     Raises
     ------
     StructureError
-        ``ligand_no_bond_orders`` without a SMILES, ``parse_failed``, and what :func:`perceive` raises.
+        ``ligand_no_bond_orders`` without a SMILES and a clear geometry, ``parse_failed``, and what
+        :func:`perceive` raises.
     """
     text, repairs = decode(record)
     smiles, title = "", ""
     pairs: list[int] = []
     parents: list[int] = []
-    atoms: dict[int, tuple[str, float, float, float]] = {}
+    atoms: dict[int, _Atom] = {}
     for line in text.split("\n"):
         if line.startswith(_INDEX):
             pairs += _numbers(line[len(_INDEX) :])
@@ -63,10 +81,7 @@ def read_pdbqt(record: bytes, hydrogens: bool) -> Ligand:
     if not atoms:
         raise StructureError("ligand_empty", "no atoms in a PDBQT pose")
     if not smiles:
-        raise StructureError(
-            "ligand_no_bond_orders",
-            f"{len(atoms)} atoms of a PDBQT pose without the REMARK SMILES that gives their bonds",
-        )
+        return _by_geometry(atoms, title, repairs, hydrogens)
     mol, names = _place(smiles, _pairs(pairs), _pairs(parents), atoms)
     return to_ligand(
         posed(mol, hydrogens=hydrogens, claims_3d=True, names=names, title=title, repairs=repairs)
@@ -74,7 +89,7 @@ def read_pdbqt(record: bytes, hydrogens: bool) -> Ligand:
 
 
 def _place(smiles: str, pairs: list[tuple[int, int]], parents: list[tuple[int, int]],
-           atoms: dict[int, tuple[str, float, float, float]]) -> tuple[Any, tuple[str, ...]]:  # fmt: skip
+           atoms: dict[int, _Atom]) -> tuple[Any, tuple[str, ...]]:  # fmt: skip
     """The molecule of the SMILES with the pose's coordinates and atom names."""
     with rdBase.BlockLogs():
         template = Chem.MolFromSmiles(smiles)
@@ -103,19 +118,40 @@ def _place(smiles: str, pairs: list[tuple[int, int]], parents: list[tuple[int, i
         )
     conformer = Chem.Conformer(len(order))
     for i, serial in enumerate(order):
-        conformer.SetAtomPosition(i, Point3D(*atoms[serial][1:]))
+        conformer.SetAtomPosition(i, Point3D(*atoms[serial].position))
     mol.AddConformer(conformer)
-    return mol.GetMol(), tuple(atoms[serial][0] for serial in order)
+    return mol.GetMol(), tuple(atoms[serial].name for serial in order)
 
 
-def _atom(line: str) -> tuple[int, tuple[str, float, float, float]]:
+def _by_geometry(atoms: dict[int, _Atom], title: str, repairs: tuple[str, ...], hydrogens: bool) -> Ligand:
+    """The ligand whose bonds the distances between its atoms show."""
+    found = list(atoms.values())
+    element = np.array([_ELEMENTS.get(atom.type.upper(), 0) for atom in found], np.uint8)
+    if not element.all():
+        kinds = sorted({atom.type for atom, z in zip(found, element, strict=True) if not z})
+        said = f"no REMARK SMILES gives the bonds of a PDBQT pose with the atom types {', '.join(kinds)}"
+        raise StructureError("ligand_no_bond_orders", said)
+    position = np.array([atom.position for atom in found])
+    heavy = element != 1
+    names = [str(k) if is_heavy else "H" for k, is_heavy in zip(np.cumsum(heavy) - 1, heavy, strict=True)]
+    entry = entry_from_geometry(
+        element[heavy], position[heavy], title or "of a pose without SMILES"
+    )
+    n = len(found)
+    ligand = ligand_from_residue(
+        residue_name=title,
+        names=names,
+        element=element, charge=np.zeros(n, np.int8), position=position, b_factor=np.zeros(n, np.float32),
+        occupancy=np.ones(n, np.float32), component=entry, hydrogens=hydrogens,
+    )  # fmt: skip
+    name = encode_names([found[row].name for row in ligand.row.tolist()], 4)
+    return replace(ligand, name=name, repairs=(*repairs, *ligand.repairs, "bonds_perceived"))
+
+
+def _atom(line: str) -> tuple[int, _Atom]:
     try:
-        return int(line[6:11]), (
-            line[12:16].strip(),
-            float(line[30:38]),
-            float(line[38:46]),
-            float(line[46:54]),
-        )
+        position = (float(line[30:38]), float(line[38:46]), float(line[46:54]))
+        return int(line[6:11]), _Atom(line[12:16].strip(), line[77:79].strip(), position)
     except ValueError:
         raise StructureError("parse_failed", f"atom line {line[:60]!r} of a PDBQT pose") from None
 

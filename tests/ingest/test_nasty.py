@@ -121,7 +121,8 @@ LIGANDS: Final[dict[str, list[Outcome]]] = {
     "rdkit/mol_noatoms.mol2": [("parse_failed", "twelve atoms promised, no section of atoms")],
     # PDBQT
     "autodock-vina/1s63_ligand_ad4_out.pdbqt": [
-        ("ligand_no_bond_orders", "AutoDock types but no SMILES; residue LIG is nobody's name"),
+        (KEPT, "N#Cc1ccc(Cn2cncc2CN2CCN(c3cccc(Cl)c3)C(=O)C2)cc1", ("bonds_perceived",),
+         "AutoDock types but no SMILES: L-778123 by its geometry, as it is in the entry 1S63"),
     ] * 9,
     "autodock-vina/BACE_1_ligand_ad4_out.pdbqt": [
         ("ligand_no_bond_orders", "a macrocycle cut open with glue atoms; no SMILES"),

@@ -185,7 +185,8 @@ def test_refusals_have_their_reasons(tmp_path):
     refuse(read(tmp_path, PROTEIN), "ligand_missing")
     refuse(read(tmp_path, ligand), "no_protein")
     refuse(read(tmp_path, PROTEIN + ligand, "A:FMN:1"), "ligand_missing")
-    refuse(read(tmp_path, PROTEIN + ligand.replace("STI", "LIG")), "ligand_no_bond_orders")
+    doubtful = residue_lines("BEN", "B", 1, (6, 6, 0), het=True).replace("BEN", "LIG")  # in the protein
+    refuse(read(tmp_path, PROTEIN + doubtful), "ligand_no_bond_orders")
     refuse(read(tmp_path, PROTEIN + residue_lines("STI", "A", 900, (500, 0, 0), het=True)), "pocket_empty")
     refuse(read(tmp_path, PROTEIN + ligand, max_atoms=40), "too_large")
     item = Item("x", write(tmp_path, PROTEIN), write(tmp_path, b"", "empty.sdf"))

@@ -110,7 +110,7 @@ def test_stereo_is_that_of_the_coordinates() -> None:
 
 def with_ligand(folder: Path, form: str = "cif", **categories: tuple[list[str], list[list[str]]]) -> Item:
     """Benzamidine named LIG as an mmCIF or BinaryCIF, with more categories."""
-    text = PROTEIN + residue_lines("BEN", "B", 1, (6, 6, 0), het=True).replace("BEN", "LIG")
+    text = PROTEIN + residue_lines("BEN", "B", 1, (8, 9, 1), het=True).replace("BEN", "LIG")
     document = gemmi.read_pdb_string(text.encode()).make_mmcif_document()
     for category, (columns, rows) in categories.items():
         loop = document[0].init_loop(f"_{category}.", columns)
@@ -157,7 +157,8 @@ def smiles_of(item: Item) -> str:
 @pytest.mark.parametrize("form", ["cif", "bcif"])
 def test_definitions_of_the_file_are_read(tmp_path: Path, form: str) -> None:
     right, wrong = "N=C(N)c1ccccc1", "NC(N)C1CCCCC1"
-    assert smiles_of(with_ligand(tmp_path, form)) == "ligand_no_bond_orders"
+    bare = process(with_ligand(tmp_path, form), IngestOptions())
+    assert bare.text["repairs"] == ["bonds_perceived"]  # from the geometry, for want of anything better
     item = with_ligand(tmp_path, form, chem_comp_bond=bonds())
     found = process(item, IngestOptions())
     assert isinstance(found, Complex)
@@ -169,9 +170,8 @@ def test_definitions_of_the_file_are_read(tmp_path: Path, form: str) -> None:
         smiles_of(with_ligand(tmp_path, form, chem_comp_bond=bonds(), chem_comp_atom=atoms))
         == "NC(=[NH2+])c1ccccc1"
     )
-    assert (
-        smiles_of(with_ligand(tmp_path, form, chem_comp_bond=bonds(orders=False))) == "ligand_no_bond_orders"
-    )
+    vague = process(with_ligand(tmp_path, form, chem_comp_bond=bonds(orders=False)), IngestOptions())
+    assert vague.text["repairs"] == ["bonds_perceived"]
     for category, columns in (
         ("pdbx_chem_comp_descriptor", ["comp_id", "type", "descriptor"]),
         ("ma_chem_comp_descriptor", ["chem_comp_id", "type", "value"]),
@@ -195,7 +195,9 @@ def run(capsys, *arguments: object) -> dict:
 def test_a_predicted_complex_and_its_smiles_in_a_table(tmp_path: Path, capsys, shared: Path) -> None:
     source = shared / "data/real/layouts/predicted_boltz"
     result = run(capsys, "ingest", source, "--out", tmp_path / "bare")
-    assert result["reasons"] == {"ligand_no_bond_orders": 1}
+    assert (result["kept"], result["repairs"]) == (1, {"bonds_perceived": 1})
+    (part,) = (tmp_path / "bare/parts").iterdir()
+    assert open_dataset(part)[0].text["inchikey"] == "QGWNDRXFNXRZMB-UUOKFMHZSA-N"
     table = tmp_path / "labels.csv"
     table.write_text(f"id,Kd (nM),smiles\nNRAS_BRAF_GDP_model_0,20,{GDP}\n")
     result = run(capsys, "ingest", source, "--labels", table, "--out", tmp_path / "out")
