@@ -44,8 +44,8 @@ def embedded(smiles: str) -> tuple[np.ndarray, np.ndarray, str]:
 @pytest.mark.parametrize(
     "smiles",
     ["CC(=O)Nc1ccc(O)cc1", "c1ccc2[nH]ccc2c1", "N#Cc1ccccc1", "CC#CC", "O=[N+]([O-])c1ccccc1",
-     "CS(=O)(=O)Nc1ccccc1", "CC(=O)O", "NC(=N)c1ccccc1", "C1CCCCC1", "O=c1cc[nH]c(=O)[nH]1", "CC=CC=O", "COP(=O)(O)O",
-     "CCSC(=O)C", "c1ccsc1", "[O-][n+]1ccccc1", "CC(C)(C)Cl"],
+     "CS(=O)(=O)Nc1ccccc1", "CC(=O)O", "NC(=N)c1ccccc1", "C1CCCCC1", "O=c1cc[nH]c(=O)[nH]1", "CC=CC=O",
+     "COP(=O)(O)O", "CCSC(=O)C", "c1ccsc1", "[O-][n+]1ccccc1", "CC(C)(C)Cl"],
 )  # fmt: skip
 def test_groups(smiles):
     element, position, key = embedded(smiles)
