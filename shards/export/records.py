@@ -41,7 +41,7 @@ class Record:
     def npz(self) -> bytes:
         """The arrays as numpy's own archive."""
         buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **self.arrays)  # type: ignore[arg-type]
+        np.savez(buffer, allow_pickle=False, **self.arrays)
         return buffer.getvalue()
 
 

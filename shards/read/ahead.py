@@ -142,7 +142,7 @@ class ReadAhead:
         before, window = None, next(windows, None)
         while window is not None:
             following = next(windows, None)
-            self.read(window, window.needs, before)
+            pool = self.read(window, window.needs, before)
             window.ready = self.submit(_all, list(window.landed.values()))
             n = len(window.steps)
             late = min(self.ahead, n - 1)  # by then the pool of the window before is free
@@ -150,7 +150,7 @@ class ReadAhead:
                 if following is not None and i >= late:  # its blocks, evenly over the batches of this one
                     needs = following.needs[share(len(following.needs), i - late, n - late)]
                     self.read(following, needs, window)
-                ready.append(self.submit(self.collate, window, window.pool, i))
+                ready.append(self.submit(self.collate, window, pool, i))
                 if len(ready) >= self.ahead:
                     yield ready.popleft().result()
             before, window = window, following
@@ -194,8 +194,8 @@ class ReadAhead:
         """Block of each data set row."""
         return np.searchsorted(self.stream.blocks.first_complex, rows, side="right") - 1
 
-    def read(self, window: _Window, blocks: Rows, before: _Window | None) -> None:
-        """Hand in the reading of those of a window's blocks that are not on their way."""
+    def read(self, window: _Window, blocks: Rows, before: _Window | None) -> Pool:
+        """Hand in the reading of those of a window's blocks that are not on their way to its pool."""
         if window.pool is None:
             window.pool = Pool(
                 [self.room(block) for block in window.needs.tolist()], self.pooled,
@@ -211,6 +211,7 @@ class ReadAhead:
             else:
                 work = self.submit(self.land, window.pool, i, block)
             window.landed[block] = work
+        return window.pool
 
     def room(self, block: int) -> Room:
         """What a block takes in a pool."""
@@ -264,10 +265,11 @@ class ReadAhead:
         gather = pool.packed if options.layout == "packed" else pool.padded
         columns = gather(slots, stream.keys)
         if options.rotate and "position" in columns:
-            turn = rotations(rows, stream.seed, self.order.epoch)
+            turn = rotations(stream.dataset_rows(rows), stream.seed, self.order.epoch)
             x, of = columns["position"], columns.get("atom_batch")
             columns["position"] = x @ turn if of is None else np.einsum("ni,nij->nj", x, turn[of])
-        return Batch(columns, rows, window.sizes[i], window.numbers[i], self.order.epoch)
+        index = stream.dataset_rows(rows)
+        return Batch(columns, index, window.sizes[i], window.numbers[i], self.order.epoch)
 
 
 def _all(futures: Sequence[Future[None]]) -> None:

@@ -151,6 +151,16 @@ class BlockReader:
         own = {key: layout.fields.get(key, fields[key]) for key in keys}
         return Room(int(self.block_complexes[block]), rows, own)
 
+    def largest(self, keys: Sequence[str]) -> int:
+        """Bytes of the largest block, unpacked with its padding."""
+        sizes = [0]
+        for i in range(len(self.source.manifest.shards)):
+            places = self.source.places(i)
+            columns = [places.layout.index[k] for k in keys if k in places.layout.index]
+            each = np.array([places.layout.columns[c].chunk_bytes for c in columns])
+            sizes.append(int((places.n_chunks[:, columns] @ each).max(initial=0)))
+        return max(sizes)
+
     def read_bytes(self, block: int, fetch: Fetch | None = None) -> bytes:
         """All chunk bytes of a block in the order of the layout; the same in every container."""
         fetch = fetch or self.fetch

@@ -6,7 +6,6 @@ import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, overload
 
@@ -155,29 +154,32 @@ class Dataset(Sequence[Complex]):
         batch_size: int = 64,
         *,
         rows: NDArray[np.int64] | None = None,
+        weights: str | NDArray[np.floating[Any]] | None = None,
+        memory: int | None = None,
         **options: Any,
     ) -> Stream:
         """Batches of a split (None: of all complexes), or of some ``rows`` of it, for one epoch.
 
         A last batch of fewer complexes is left out unless ``drop_last=False``.
 
+        ``weights`` draws complexes in proportion to a column of that name, or to an array, one number a row;
+        an epoch has as many complexes as there are rows, and which they are depends on seed and epoch alone.
+        ``memory`` bounds the bytes that the stream holds: the shuffle window is as long as they allow, on
+        every rank and for any number of ranks, so it is part of what the order depends on.
+
         ``options`` are those of :class:`~holoshard.shards.read.stream.Stream` (seed, epoch, rank,
         world_size, shuffle, drop_last, skip, ...) and of its ``StreamOptions`` (fields, max_atoms,
         layout, threads, fetch, ...).
         """
-        from .stream import Stream, StreamOptions
+        from .making import make_stream
 
-        names = {f.name for f in dataclass_fields(StreamOptions)}
-        how = StreamOptions(**{k: options.pop(k) for k in list(options) if k in names})
-        if rows is None:
-            rows = self.indices(split)
-        stream = Stream(
-            self.reader, rows, self.column("n_atoms"), batch_size=batch_size,
-            fingerprint=self.manifest.fingerprint, options=how, **options,
-        )  # fmt: skip
-        if len(rows) and not len(stream):
+        chosen = self.indices(split) if rows is None else np.asarray(rows, np.int64)
+        if isinstance(weights, str):
+            weights = self.column(weights)[chosen].astype(np.float64)
+        stream = make_stream(self, chosen, batch_size, memory, {"weights": weights, **options})
+        if len(chosen) and not len(stream):
             raise UsageError(
-                f"{len(rows)} complexes make no batch of {batch_size}: ask for batch_size={len(rows)} or "
+                f"{len(chosen)} complexes make no batch of {batch_size}: ask for batch_size={len(chosen)} or "
                 "less, or for the last, smaller batch with drop_last=False"
             )
         return stream

@@ -39,7 +39,7 @@ class Pread:
     def __call__(self, path: str, offset: int, length: int) -> memoryview:
         """See Fetch."""
         entry = self._acquire(path)
-        data, done = memoryview(self._memory.empty((length,), np.uint8)), 0
+        data, done = self._memory.empty((length,), np.uint8).data, 0
         try:
             while done < length:
                 read = os.preadv(entry[0], [data[done:]], offset + done)

@@ -43,7 +43,8 @@ class Memory:
                     break
                 if n_bytes <= len(buffer) <= 4 * n_bytes:
                     return buffer
-                self._free.append(buffer)
+                if not n_bytes // 4 <= len(buffer) < n_bytes:  # what is outgrown goes
+                    self._free.append(buffer)
         return np.empty(-(-(n_bytes + n_bytes // 16) // STEP) * STEP, np.uint8)
 
     def _give(self, buffer: NDArray[np.uint8], kept: int = KEPT) -> None:

@@ -116,12 +116,12 @@ class Pool:
     def block(self, i: int) -> Block:
         """Block i, as views."""
         slots = slice(self._slots[i], self._slots[i + 1])
-        counts = {axis: c[slots] for axis, c in self.counts.items() if axis != "complex"}
-        rows = {axis: int(c.sum()) for axis, c in counts.items()}
-        rows["complex"] = int(self._slots[i + 1] - self._slots[i])
+        counts: dict[Axis, Rows] = {a: c[slots] for a, c in self.counts.items() if a != "complex"}
+        n = int(self._slots[i + 1] - self._slots[i])
+        rows: dict[Axis, int] = {"complex": n, **{a: int(c.sum()) for a, c in counts.items()}}
         columns = {key: region[: rows[self.axes[key]]] for key, region in self.regions(i).items()}
-        starts = {axis: np.cumsum(c) - c for axis, c in counts.items()}
-        return Block(self.fields, columns, counts, starts, rows["complex"])
+        starts: dict[Axis, Rows] = {axis: np.cumsum(c) - c for axis, c in counts.items()}
+        return Block(self.fields, columns, counts, starts, n)
 
     def padded(self, slots: Rows, keys: Sequence[str]) -> dict[str, Array]:
         """Gather slots to padded arrays; see :class:`~holoshard.shards.read.batch.Batch`."""

@@ -50,6 +50,7 @@ class Stream:
         lanes: int | None = None,
         fingerprint: str = "",
         options: StreamOptions = PLAIN,
+        index: Rows | None = None,
     ) -> None:
         if not 0 <= rank < world_size:
             raise UsageError(f"rank must lie in 0 .. world_size - 1; found rank {rank} of {world_size}")
@@ -68,7 +69,7 @@ class Stream:
         self.batch_size, self.seed, self.rank, self.world_size = batch_size, seed, rank, world_size
         self.drop_last, self.window, self.lanes, self.options = drop_last, window, lanes, options
         self.shuffle: Shuffle = ("global" if shuffle else "none") if isinstance(shuffle, bool) else shuffle
-        self.fingerprint = fingerprint
+        self.fingerprint, self.index = fingerprint, index
         self.epoch, self.step = epoch, skip
         self.keys = tuple(DEFAULT_FIELDS if options.fields is None else options.fields)
         self._order: Order | None = None
@@ -77,6 +78,10 @@ class Stream:
         """Global steps of an epoch."""
         full, rest = divmod(len(self.rows), self.batch_size)
         return full + (rest > 0 and not self.drop_last)
+
+    def dataset_rows(self, rows: Rows) -> Rows:
+        """Rows of the data set for rows of ``blocks``, which differ where blocks are a selection."""
+        return rows if self.index is None else self.index[rows]
 
     @property
     def order(self) -> Order:

@@ -1,0 +1,78 @@
+"""A stream of some rows of a data set: its blocks, its options, its window."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..complex import Axis, Field
+from ..errors import UsageError
+from .ahead import Blocks, stored_fields
+from .batch import ATOM_RESIDUE_TYPE, DEFAULT_FIELDS
+from .budget import window_within
+from .order import Rows
+from .selection import Selection, is_sparse
+from .stream import Stream, StreamOptions
+
+if TYPE_CHECKING:
+    from .dataset import Dataset
+
+AXES: dict[str, Axis] = {"n_atoms": "atom", "n_bonds": "bond", "n_residues": "residue"}
+
+
+def make_stream(
+    dataset: Dataset, rows: Rows, batch_size: int, memory: int | None, options: Mapping[str, Any]
+) -> Stream:
+    """A stream; ``options`` are those of Stream and of StreamOptions."""
+    names = {f.name for f in fields(StreamOptions)}
+    how = StreamOptions(**{k: v for k, v in options.items() if k in names})
+    own = {k: v for k, v in options.items() if k not in names}
+    if memory is not None:
+        if own.get("window") is not None:
+            raise UsageError("memory says how long the window is; give memory or window, not both")
+        own["window"] = _window(dataset, rows, batch_size, memory, how)
+    reader, lengths, fingerprint = dataset.reader, dataset.column("n_atoms"), dataset.manifest.fingerprint
+    distinct = np.unique(rows)
+    if not len(rows) or not is_sparse(distinct, reader.first_complex, reader.block_complexes):
+        return Stream(
+            reader, rows, lengths, batch_size=batch_size, fingerprint=fingerprint, options=how, **own
+        )
+    known = {axis: dataset.column(name)[distinct] for name, axis in AXES.items()}
+    blocks: Blocks = Selection(reader, distinct, reader.block_size, known)
+    chosen = hashlib.sha256(distinct.astype("<i8").tobytes()).hexdigest()[:16]
+    return Stream(
+        blocks, np.searchsorted(distinct, rows), lengths[distinct], batch_size=batch_size,
+        fingerprint=f"{fingerprint} rows {chosen}", options=how, index=distinct, **own,
+    )  # fmt: skip
+
+
+def _window(dataset: Dataset, rows: Rows, batch_size: int, memory: int, how: StreamOptions) -> int:
+    """Complexes of the longest window within ``memory`` bytes."""
+    keys = tuple(DEFAULT_FIELDS if how.fields is None else how.fields)
+    known = dataset.manifest.fields
+    # A complex takes at most its longest, padded to values; and once more as stored, while it is gathered.
+    widest = sum(
+        _row_bytes(known["residue_type" if k == ATOM_RESIDUE_TYPE else k])
+        * _longest(dataset, rows, "atom" if k == ATOM_RESIDUE_TYPE else known[k].axis)
+        for k in keys
+    )
+    stored = stored_fields(keys, how.max_atoms)
+    return window_within(
+        memory, block_bytes=max(dataset.reader.largest([*stored, *(k for k in keys if k in known)]), 1),
+        block_size=dataset.reader.block_size, batch_bytes=2 * batch_size * widest, batch_size=batch_size,
+        threads=how.threads,
+    )  # fmt: skip
+
+
+def _row_bytes(field: Field) -> int:
+    return int(field.value_dtype.itemsize * math.prod(field.shape)) + 1  # and a byte of a mask
+
+
+def _longest(dataset: Dataset, rows: Rows, axis: str) -> int:
+    name = next((n for n, a in AXES.items() if a == axis), None)
+    return 1 if name is None else int(dataset.column(name)[rows].max(initial=1))
