@@ -27,7 +27,7 @@ from .options import check_sizes
 from .pack import COPIES, MEMORY, columns_of, kin_of, mixed
 from .rule import FREE, SPLITS, Facts, Rule, Split
 from .split import split
-from .survey import Survey, distinct, part_files, survey
+from .survey import Survey, distinct, open_parts, survey
 from .testlist import SHIPPED
 from .writer import SHARD_BYTES, DatasetWriter
 
@@ -66,7 +66,7 @@ def append(
         old = open_dataset(out)
         rule = rule_of(old, split_file, test_list)
         numbers = old.manifest.making.get("numbers", ())
-        readers = [open_dataset(path).reader for path in part_files(parts)]
+        readers = [part.reader for part in open_parts(parts)]
         total = sum(r.n_complexes for r in readers)
         with progress("survey", len(old) + total) as bar:
             before = survey([old.reader], columns_of(rule, numbers), bar, threads)

@@ -23,13 +23,12 @@ from ..errors import NothingKeptError
 from ..format.layout import BLOCK_SIZE
 from ..format.manifest import Manifest
 from ..permutation import permutation, uniforms
-from ..read.dataset import open_dataset
 from .gather import PartSource
 from .numbers import numbers_of, with_numbers
 from .options import check_sizes
 from .rule import SPLITS, Facts, Rule
-from .split import split
-from .survey import distinct, part_files, survey
+from .split import numbered, split
+from .survey import distinct, open_parts, survey
 from .writer import SHARD_BYTES, DatasetWriter
 
 Rows = NDArray[np.int64]
@@ -73,7 +72,7 @@ def pack(
     NothingKeptError : the parts are empty
     """
     check_sizes(block_size, shard_bytes, memory, threads)
-    readers = [open_dataset(path).reader for path in part_files(parts)]
+    readers = [part.reader for part in open_parts(parts)]
     total = sum(r.n_complexes for r in readers)
     if not total:
         raise NothingKeptError("the parts hold no complex; summary.json of the ingest says what was refused")
@@ -138,5 +137,5 @@ def kin_of(facts: Facts) -> NDArray[np.int64]:
     for values in (facts.columns.get("cluster"), facts.columns.get("target"), facts.sequences):
         if values is not None and any(values):
             labels = [v or f"id {i}" for v, i in zip(values, facts.ids, strict=True)]
-            return np.unique(np.array(labels), return_inverse=True)[1].astype(np.int64)
+            return numbered(labels)
     return np.arange(len(facts))

@@ -21,11 +21,11 @@ from ..format.container import ShardHeader
 from ..format.manifest import MANIFEST
 from ..format.table import crc32
 from ..read.blocks import BlockReader
-from ..read.dataset import Dataset, open_dataset
+from ..read.dataset import Dataset
 from ..read.source import open_source
 from .files import file_sha256, remove
 from .numbers import again
-from .survey import part_files
+from .survey import open_parts
 from .verify import Report, verify
 
 HELD: Final = 64  # decoded blocks of the parts
@@ -56,7 +56,7 @@ def repair(path: str | Path, parts: Sequence[str | Path], report: Report | None 
             f"{path}: {MANIFEST} or {source.manifest.index_name} is damaged, so nothing says what was where; "
             "run holoshard shard again"
         )
-    library = _Library([open_dataset(p) for p in part_files(map(Path, parts))])
+    library = _Library(open_parts(map(Path, parts)))
     names = sorted({d.file for d in report.damage})
     n_blocks = 0
     for name in names:

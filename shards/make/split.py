@@ -97,7 +97,7 @@ def _divide(facts: Facts, rule: Rule, of: Places, record: dict[str, Any]) -> Num
         record["groups_by"] = "deposition date"
         return np.unique(facts.deposited, return_inverse=True)[1].astype(np.int64)
     labels, record["groups_by"] = group_labels(facts, rule)
-    groups = _numbers(labels)
+    groups = numbered(labels)
     between = _follow(groups, of, listed=rule.test_list is not None)
     if between:
         record["between_splits"] = between
@@ -179,7 +179,7 @@ def _near(rule: Rule, protein: Any, ligand: Any) -> Any:
     return ((protein >= rule.identity) & (ligand >= rule.tanimoto)) | (ligand >= SAME_LIGAND)
 
 
-def _numbers(labels: Sequence[str]) -> Numbers:
+def numbered(labels: Sequence[str]) -> Numbers:
     """Number the labels 0, 1, ... in sorted order of their text."""
     number = {label: i for i, label in enumerate(sorted(set(labels)))}
     return np.array([number[label] for label in labels], np.int64)

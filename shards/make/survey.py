@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,7 +25,8 @@ from ..format.block import Block
 from ..format.manifest import MANIFEST, read_manifest
 from ..format.records import texts_of
 from ..format.regular import regular
-from ..read.blocks import BlockReader
+from ..read.blocks import BlockReader, Pread
+from ..read.dataset import Dataset, open_dataset
 from .ordered import in_order
 from .rule import Facts
 
@@ -35,6 +37,10 @@ log = logging.getLogger("holoshard")
 # Columns whose dtype on disk may differ from part to part: hashed wide, so that equal is equal.
 _MAY_WIDEN: Final = frozenset(f.key for f in FIELDS if f.per_unit)
 _FIXED: Final = frozenset(f.key for f in FIELDS) - _MAY_WIDEN
+
+
+def _integers() -> array[int]:
+    return array("q")
 
 
 @dataclass(slots=True)
@@ -57,11 +63,11 @@ class Survey:
     ligands: list[str] = field(default_factory=list)
     sequences: list[str] = field(default_factory=list)
     smiles: list[str] = field(default_factory=list)
-    deposited: list[int] = field(default_factory=list)
+    deposited: array[int] = field(default_factory=_integers)
     columns: dict[str, list[str]] = field(default_factory=dict)
     digests: list[bytes] = field(default_factory=list)
-    part: list[int] = field(default_factory=list)
-    row: list[int] = field(default_factory=list)
+    part: array[int] = field(default_factory=_integers)
+    row: array[int] = field(default_factory=_integers)
     nbytes: int = 0
     column_names: set[str] = field(default_factory=set)
 
@@ -71,7 +77,7 @@ class Survey:
     def facts(self, chosen: Sequence[int]) -> Facts:
         """Return the facts of the chosen complexes, in their order."""
 
-        def pick(values: list[T]) -> list[T]:
+        def pick(values: Sequence[T]) -> list[T]:
             return [values[i] for i in chosen]
 
         return Facts(
@@ -111,6 +117,12 @@ def _files_of(path: Path) -> list[Path]:
     raise UsageError(f"{path} is not a part: expected a .h5 or .zarr file, or a folder with such files")
 
 
+def open_parts(paths: Iterable[Path]) -> list[Dataset]:
+    """The parts behind paths. They share what reads files: few files and buffers are open for any number."""
+    fetch = Pread()
+    return [open_dataset(path, fetch) for path in part_files(paths)]
+
+
 def survey(
     readers: Sequence[BlockReader], columns: Sequence[str], progress: Progress, threads: int | None = None
 ) -> Survey:
@@ -130,10 +142,10 @@ def survey(
             first = int(readers[number].first_complex[index])
             for text in texts_of(block):
                 _note(found, text, seen)
-            found.deposited += block.columns["deposited"].tolist()
+            found.deposited.extend(block.columns["deposited"].tolist())
             found.digests += hashed
-            found.part += [number] * block.n_complexes
-            found.row += range(first, first + block.n_complexes)
+            found.part.extend([number] * block.n_complexes)
+            found.row.extend(range(first, first + block.n_complexes))
             found.nbytes += sum(c.nbytes for c in block.columns.values())
             progress.advance(block.n_complexes)
     return found
