@@ -41,18 +41,19 @@ def ingest(
 
         holoshard ingest pdbbind/ --out data/parts --pocket 10 --workers 8
 
-        holoshard ingest systems.tar --layout pdbbind --out data/parts --unlabelled refuse
+        holoshard ingest systems.tar more/ --out data/parts --collect-refused
 
     Parameters
     ----------
     sources
-        Folders, tables or archives (tar, tar.gz, zip; read in place).
+        Folders, tables or archives (tar, tar.gz, zip; read in place), of one layout each.
     out
-        Folder for the parts, ledger.parquet and summary.json.
+        Folder for the parts, ledger.parquet and summary.json: new, empty, or of an earlier ingest.
     layout
-        What lies there: auto, table, pdbbind, ...; or a class of your own as package.module:Class.
+        What lies there: auto, table, pdbbind, plinder, sair, crossdocked, posebusters, dude, openfe, rcsb,
+        predicted, pairs; or a class of your own, package.module:Class. auto says what it chose, and why.
     labels
-        Table of labels: with file columns it is the list of complexes, else it is joined by id.
+        Table (CSV, TSV, Parquet): with file columns it is the list of complexes, else labels by id.
     collect_refused
         Copy the files of what is refused to OUT/refused, by reason.
     """
@@ -134,7 +135,7 @@ def ledger(
     out
         Output folder of ingest.
     reason
-        Only rows with this code.
+        Only rows with this code; a wrong one lists all codes.
     status
         Which rows: refused, kept or all.
     csv
@@ -143,6 +144,8 @@ def ledger(
         Rows to show without --csv; 0 for all.
     """
     rows = read(out)
+    if limit < 0:
+        raise UsageError(f"--limit is {limit}; expected a number of rows, 0 for all")
     if reason and reason not in REASONS:
         raise UsageError(f"there is no reason {reason!r}; known are {', '.join(REASONS)}")
     account_ = account(rows)

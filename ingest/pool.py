@@ -45,9 +45,9 @@ class PoolOptions:
         Processes on this machine; -1 for one a core, 0 for none: all in this process, without isolation or
         time limit.
     scheduler
-        Address of a running Dask scheduler, whose workers see the same files; then ``workers`` is unused.
+        Address of a running Dask scheduler, whose workers see the same files; then --workers is unused.
     memory
-        Most memory a worker may use.
+        Most memory a worker may use; an item that needs more is refused as crashed.
     timeout
         Seconds that one item may take.
     """

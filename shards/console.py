@@ -76,23 +76,24 @@ class _Bar:
             MofNCompleteColumn,
             Progress,
             TextColumn,
-            TimeRemainingColumn,
         )
 
         self.bar = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit),
-            TextColumn("{task.fields[rate]}"), TextColumn("{task.fields[counts]}"), TimeRemainingColumn(),
+            TextColumn("{task.fields[rate]}"), TextColumn("{task.fields[counts]}"),
+            TextColumn("{task.fields[left]}"),
             console=Console(stderr=True), transient=True,
         )  # fmt: skip
-        self.task = self.bar.add_task(what, total=total, counts="", rate="")
-        self.done, self.start = 0, time.monotonic()
+        self.task = self.bar.add_task(what, total=total, counts="", rate="", left="")
+        self.total, self.done, self.start = total, 0, time.monotonic()
         self.bar.start()
 
     def advance(self, n: int = 1, **counts: int) -> None:
         self.done += n
         rate = self.done / max(time.monotonic() - self.start, 1e-9)
         text = " ".join(f"{k} {v}" for k, v in counts.items())
-        self.bar.update(self.task, advance=n, counts=text, rate=f"{rate:.1f}/s")
+        left = f"{(self.total - self.done) / rate:.0f} s left" if self.total and rate else ""
+        self.bar.update(self.task, advance=n, counts=text, rate=f"{rate:.1f}/s", left=left)
 
 
 @contextmanager

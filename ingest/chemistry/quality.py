@@ -21,12 +21,12 @@ _MOST: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Limits, each 0 or empty for "off".
+    """Limits of quality; 0, or nothing, is off.
 
     Parameters
     ----------
     max_resolution
-        Angstrom; a file that states no resolution passes.
+        Angstrom; a complex whose resolution nobody states passes. 0 is off, here and below.
     min_occupancy
         Mean occupancy of the ligand's atoms, and of the pocket's.
     min_distance
