@@ -35,7 +35,7 @@ class WebDataset(Packed):
 
     def write(self, samples: Iterator[Sample]) -> None:
         self.path.mkdir(parents=True)
-        groups = itertools.groupby(enumerate(samples), key=lambda pair: pair[0] // 2048)
+        groups = itertools.groupby(enumerate(samples), key=lambda pair: pair[0] // 1024)
         for number, group in groups:
             with tarfile.open(self.path / f"{number:05d}.tar", "w") as tar:
                 for n, s in group:
@@ -49,6 +49,8 @@ class WebDataset(Packed):
 
         urls = [str(p) for p in sorted(self.path.glob("*.tar"))]
         urls = [urls[i] for i in np.random.default_rng(seed).permutation(len(urls))][part::parts]
+        if not urls:
+            return
         data = wds.WebDataset(
             urls, shardshuffle=False, empty_check=False, nodesplitter=None, workersplitter=None
         ).shuffle(BUFFER, seed=seed)

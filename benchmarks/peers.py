@@ -82,6 +82,7 @@ class Lmdb(Packed):
     def write(self, samples: Iterator[Sample]) -> None:
         import lmdb
 
+        self.path.mkdir(parents=True)
         with lmdb.open(str(self.path), map_size=1 << 36) as env, env.begin(write=True) as txn:
             for i, s in enumerate(samples):
                 txn.put(b"%08d" % i, self.pack(s))

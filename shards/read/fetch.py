@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import weakref
 from typing import Any, Protocol
@@ -63,10 +64,16 @@ class Pread:
 
     @staticmethod
     def _descriptor(path: str) -> int:
-        try:
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:  # without O_NONBLOCK, opening a pipe would wait for somebody to write
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError as error:
             raise FormatError(f"{path} is missing from the data set; copy it again") from error
+        except OSError as error:
+            raise FormatError(f"{path} cannot be read: {error.strerror}") from error
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise FormatError(f"{path} is no regular file; copy the data set again")
+        return descriptor
 
     def _evict(self) -> None:
         for path, (descriptor, readers) in list(self._open.items())[:-1]:

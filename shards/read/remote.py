@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import tempfile
 import threading
 import urllib.error
@@ -17,6 +18,7 @@ from .source import Source
 
 TIMEOUT_S: Final = 60.0
 RETRIES: Final = 3
+OBSTORE: Final = ("s3://", "gs://", "az://", "abfs://", "abfss://", "file://")
 
 
 def is_remote(path: str | Path) -> bool:
@@ -25,8 +27,12 @@ def is_remote(path: str | Path) -> bool:
 
 
 def fetch_for(address: str) -> Fetch:
-    """How to read ranges of an address: the standard library for HTTP, fsspec for all else."""
-    return HttpFetch() if address.startswith(("http://", "https://")) else FsspecFetch()
+    """How to read ranges of an address: the standard library for HTTP, obstore or fsspec for stores."""
+    if address.startswith(("http://", "https://")):
+        return HttpFetch()
+    if address.startswith(OBSTORE) and importlib.util.find_spec("obstore"):
+        return ObstoreFetch()
+    return FsspecFetch()
 
 
 def open_remote(address: str, fetch: Fetch) -> Source:
@@ -66,6 +72,36 @@ class HttpFetch:
                 if attempt == RETRIES - 1:
                     raise FormatError(f"{path} cannot be read: {error}") from error
         raise AssertionError("unreachable")
+
+
+class ObstoreFetch:
+    """Byte ranges of an object store by obstore; keys and regions come from the environment."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stores: dict[str, Any] = {}
+
+    def __call__(self, path: str, offset: int, length: int) -> memoryview:
+        """See Fetch."""
+        import obstore
+        from obstore.exceptions import BaseError
+
+        folder, _, name = path.rpartition("/")
+        try:
+            with self._lock:
+                if folder not in self._stores:
+                    self._stores[folder] = obstore.store.from_url(folder)
+            return memoryview(obstore.get_range(self._stores[folder], name, start=offset, length=length))
+        except FileNotFoundError as error:
+            raise FormatError(f"{path} is missing") from error
+        except (BaseError, OSError, ValueError) as error:
+            raise FormatError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]
 
 
 class FsspecFetch:

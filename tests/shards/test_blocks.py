@@ -297,3 +297,12 @@ def test_a_block_too_large_to_be_read_is_not_written():
 def test_reading_stays_readable_for_complexes(folder, complexes):
     block = BlockReader(folder).read(0)
     assert complex_at(block, 3).id == complexes[3].id
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_a_shard_that_is_no_file_is_an_error_and_no_hang(tmp_path, kind):
+    path = tmp_path / "train-00000.h5"
+    (os.mkfifo if kind == "pipe" else os.mkdir)(path)
+    with pytest.raises(FormatError, match="no regular file"):
+        Pread()(str(path), 0, 10)

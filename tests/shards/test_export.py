@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 from random_complexes import random_complex
 
 from holoshard.__main__ import main
-from holoshard.shards.complex import BOND_ORDERS, RESIDUE_TYPES, encode_names
+from holoshard.shards.complex import BOND_ORDERS, RESIDUE_TYPES, Affinity, encode_names
 from holoshard.shards.errors import DataError
+from holoshard.shards.export.labelled import label
 from holoshard.shards.make.kekule import kekulise
 from holoshard.shards.make.structures import to_pdb, to_sdf
 from holoshard.shards.make.writer import write_part
@@ -116,6 +118,36 @@ def test_what_does_not_fit_is_refused():
     far = dataclasses.replace(c, centre=np.array([1e5, 0, 0]))
     with pytest.raises(DataError, match="does not fit"):
         to_pdb(far)
+
+
+@pytest.mark.parametrize(
+    ("affinity", "row"),
+    [
+        (Affinity(7.0, "=", "Ki"), ("Ki", "=", "1.000000e-07", "M")),
+        (Affinity(5.0, "<", "IC50"), ("IC50", ">", "1.000000e-05", "M")),
+        (Affinity(9.5, ">=", "Kd"), ("Kd", "<=", "3.162278e-10", "M")),
+        (Affinity(6.0, "~", "pK"), ("pK", "~", "6.000000", "")),
+        (Affinity(6.0, "<", "pK"), ("pK", "<", "6.000000", "")),
+        (Affinity(math.nan, "none", "active", 0), ("active", "", "", "")),
+        (Affinity(math.nan, "none", "none", 0), ("", "", "", "")),
+    ],
+)
+def test_labels_leave_as_they_came(affinity, row):
+    assert label(affinity) == row
+
+
+def test_a_label_comes_back_through_ingest():
+    """Kind, relation and pK to 1e-5, by the room that reads labels, from what a table says."""
+    item = pytest.importorskip("holoshard.ingest.item")
+    from holoshard.ingest.chemistry.affinity import to_affinity
+
+    for kind in ("Kd", "Ki", "IC50", "EC50", "dG", "pK"):
+        for relation in ("=", "<", ">", "<=", ">=", "~"):
+            a = Affinity(6.789, relation, kind)
+            written, sign, value, unit = label(a)
+            found = to_affinity([item.Label(written, sign, value, unit)])
+            assert (found.kind, found.relation) == (kind, relation)
+            assert found.pk == pytest.approx(a.pk, abs=1e-5)
 
 
 def test_command(capsys, tmp_path):

@@ -61,7 +61,7 @@ def test_select_by_function_and_mask(dataset, complexes):
     ],
 )
 def test_what_is_not_a_selection_is_refused(dataset, which):
-    with pytest.raises(UsageError, match="select|no column"):
+    with pytest.raises(UsageError, match=r"select|no column"):
         dataset.select(which)
 
 

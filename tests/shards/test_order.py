@@ -116,6 +116,20 @@ def test_batches_mix_as_many_blocks_as_a_perfect_shuffle_of_the_window():
     assert np.mean(distinct) >= 0.98 * perfect
 
 
+def test_batches_mix_scaffolds_and_proteins_as_a_perfect_shuffle():
+    """Groups of very different sizes, mixed when they were packed: distinct ones a batch."""
+    n, size = 256 * 96, 64
+    rng = np.random.default_rng(5)
+    lengths = make(n=n).lengths
+    for groups in (30, 4000):  # proteins, scaffolds
+        weight = 1.0 / (1 + np.arange(groups))
+        group = rng.permutation(rng.choice(groups, n, p=weight / weight.sum()))
+        served = epoch_rows(Order(np.arange(n), np.arange(n) // 256, lengths, batch_size=size))
+        found = np.mean([len(np.unique(group[b])) for b in served])
+        perfect = np.mean([len(np.unique(b)) for b in rng.permutation(group).reshape(-1, size)])
+        assert found >= 0.98 * perfect
+
+
 def test_a_complex_moves_as_far_as_in_a_perfect_shuffle():
     n, moved = 256 * 96, []
     for epoch in range(8):

@@ -101,3 +101,15 @@ def test_object_stores_through_fsspec(tmp_path):
         open_dataset("memory://bucket/set")[7]
     with pytest.raises(UsageError, match="quark://"):
         open_dataset("quark://bucket/set")
+
+
+def test_object_stores_through_obstore(tmp_path):
+    pytest.importorskip("obstore", reason="obstore is not installed")
+    complexes = list(random_complexes(60))
+    write_dataset(tmp_path / "set", complexes)
+    dataset = open_dataset(f"file://{tmp_path}/set")
+    assert type(dataset.reader.fetch).__name__ == "ObstoreFetch"
+    assert_same(dataset[7], complexes[7])
+    assert_same(pickle.loads(pickle.dumps(dataset))[3], complexes[3])
+    with pytest.raises(FormatError, match=r"nothing/manifest\.json"):
+        open_dataset(f"file://{tmp_path}/nothing")

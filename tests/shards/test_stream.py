@@ -83,6 +83,23 @@ def test_any_world_any_threads_the_same_global_batches(
         assert_rows(batch)
 
 
+@pytest.mark.parametrize("world", [1, 2, 3, 4, 6, 8])
+def test_any_number_of_workers_the_same_global_batches(world):
+    """What the workers of a DataLoader serve on every rank, put together again."""
+    whole = [b.index for b in stream(batch_size=12, drop_last=False)]
+    for workers in (1, 2, 3, 4):
+        steps = [[] for _ in whole]
+        for rank in range(world):
+            for worker in range(workers):
+                part = stream(batch_size=12, drop_last=False, threads=0, rank=rank, world_size=world)
+                for batch in part.every(workers, worker):
+                    assert batch.step % workers == worker
+                    steps[batch.step].append(batch.index)
+        for rows, parts in zip(whole, steps, strict=True):
+            assert len(parts) == world
+            assert np.array_equal(np.concatenate(parts), rows)
+
+
 def test_skip_and_state_do_not_depend_on_the_world():
     whole = [b.index for b in stream(epoch=2)]
     two = stream(epoch=2, world_size=2)
