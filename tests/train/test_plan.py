@@ -92,9 +92,8 @@ def test_strategies_are_configurations_that_run():
         data=replace(TrainConfig().data, batch_size=64), model=replace(TrainConfig().model, layers=8)
     )
     made = dict(strategies(base, Cluster(4, 2, 1 << 30)))
-    assert {"full shard", "grad-op", "hybrid", "offload", "tensor 2", "pipeline 4 1f1b"} <= made.keys()
+    assert {"full shard", "grad-op", "hybrid", "offload", "tensor 2", "pipeline 4"} <= made.keys()
     for name, found in made.items():
-        assert parse_config("[parallel]", "x") is not None
         assert found.parallel.pipeline * found.parallel.tensor <= 8, name
     assert "pipeline 4 zbv" in made
     assert not dict(strategies(replace(base, data=replace(base.data, batch_size=1)), Cluster(4, 2, 1 << 30)))

@@ -70,6 +70,12 @@ class World:
         return self.place // (self.size // self.sizes["pipeline"])
 
     @property
+    def writing_stage(self) -> int:
+        """The number in its pipeline of the one process that writes."""
+        place = self.topology.order().index(0) if self.topology is not None else 0
+        return place // (self.size // self.sizes["pipeline"])
+
+    @property
     def is_first(self) -> bool:
         """True in the one process that writes and speaks."""
         return self.rank == 0

@@ -17,13 +17,13 @@ from .pipeline import Pipeline, Stage
 def whole_tensors(model: AffinityTransformer | Pipeline) -> Iterator[tuple[str, Tensor]]:
     """Every parameter and buffer by name; all processes must go through all of them.
 
-    In a pipeline the whole is at its first process; the others get some tensors, and empty ones instead of
-    the rest.
+    In a pipeline the whole is where the process that writes is; the others get some tensors, and empty ones
+    instead of the rest.
     """
     if not isinstance(model, Pipeline):
         yield from ((name, whole(tensor)) for name, tensor in named_tensors(model))
         return
-    own = dict(model.own())
+    own, writer = dict(model.own()), model.world.writing_stage
     for number, holder in enumerate(model.owners):
         with torch.device("meta"):
             stage = own.get(number) or Stage(model.config.model, number, len(model.owners))
@@ -31,9 +31,9 @@ def whole_tensors(model: AffinityTransformer | Pipeline) -> Iterator[tuple[str, 
             full = torch.empty(0)
             if number in own:
                 full = whole(tensor).to(model.world.device, torch.float32).contiguous()
-                if holder:
-                    dist.send(full, group=model.group, group_dst=0)
-            elif model.me == 0:
+                if holder != writer:
+                    dist.send(full, group=model.group, group_dst=writer)
+            elif model.me == writer:
                 full = torch.empty(tensor.shape, device=model.world.device)
                 dist.recv(full, group=model.group, group_src=holder)
             yield name, full

@@ -77,8 +77,11 @@ def choices(estimator: Estimator, name: str, strategy: TrainConfig, cluster: Clu
     """For each way of checkpointing, the fastest number of rows that fits; the leanest if none does."""
     made: list[Estimate] = []
     for checkpointing in CHECKPOINTING:
-        if strategy.parallel.zero_bubble and checkpointing != "none":
+        parallel = strategy.parallel
+        if checkpointing != "none" and parallel.zero_bubble:
             continue
+        if checkpointing in ("selective", "layers") and parallel.tensor * parallel.pipeline > 1:
+            continue  # between the two others
         fitting: list[Estimate] = []
         for rows in ROWS:
             config = larger(strategy, rows)
@@ -140,11 +143,12 @@ def text_of(made: dict[str, Any]) -> str:
     head = ("strategy", "recompute", "rows", "params", "grads", "optim", "gather", "activ", "total", "fits",
             "bubble", "sent", "step")  # fmt: skip
     rows = [head]
+    unit, name = (GIB, "GiB") if max(r["total"] for r in made["strategies"]) > GIB else (GIB >> 10, "MiB")
     for r in made["strategies"]:
-        sizes = [f"{v / GIB:.1f}" for v in (*r["memory"].values(), r["total"])]
+        sizes = [f"{v / unit:.1f}" for v in (*r["memory"].values(), r["total"])]
         rows.append((
             r["name"], r["checkpointing"], str(r["rows"]), *sizes, "yes" if r["fits"] else "no",
-            f"{r['bubble']:.0%}", f"{r['sent']['total'] / GIB:.1f}", f"{r['seconds']:.1f} s",
+            f"{r['bubble']:.0%}", f"{r['sent']['total'] / unit:.1f}", f"{r['seconds']:.2g} s",
         ))  # fmt: skip
     widths = [max(len(line[i]) for line in rows) for i in range(len(head))]
     lines = [
@@ -157,7 +161,8 @@ def text_of(made: dict[str, Any]) -> str:
     told = "nothing fits: more processes, or less memory a layer (model.width)" if best is None else (
         f"Recommended: {best['name']}: {best['reason']}.\n\n{best['parallel']}"
     )  # fmt: skip
-    return (
-        f"{made['parameters']:,} parameters, {made['processes']} processes; GiB of the first process at its "
-        f"peak, GiB sent in a step\n\n" + "\n".join(lines) + "\n\n" + told
+    head_line = (
+        f"{made['parameters']:,} parameters, {made['processes']} processes; {name} of the first process at "
+        f"its peak, {name} sent in a step"
     )
+    return "\n".join([head_line, "", *lines, "", told])

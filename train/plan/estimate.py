@@ -43,7 +43,7 @@ def line(config: TrainConfig, size: int, rows: int = 1) -> Line:
     parallel, layers = config.parallel, config.model.layers
     stages = parallel.pipeline * parallel.stages_each
     every = parallel.checkpoint_every if parallel.checkpointing == "layers" else 1
-    low = 2 * stages if stages > 1 else -(-(parallel.prefetch + 3) // every) * every
+    low = 2 * stages if stages > 1 else -(-(parallel.prefetch + 2) // every) * every
     high = low + (stages if stages > 1 else every)
     if high >= layers:
         whole = trace(config, size, layers, rows)
@@ -55,7 +55,10 @@ def trace(config: TrainConfig, size: int, layers: int, rows: int) -> Traced:
     """Bytes by phase and kind of a model with so many layers."""
     parallel = config.parallel
     # More micro-batches than are under way at a time change only the buffers they are received in.
-    micro = min(parallel.micro, 2 * parallel.pipeline) if parallel.schedule != "gpipe" else parallel.micro
+    under_way = {"gpipe": parallel.micro, "1f1b": parallel.pipeline}.get(
+        parallel.schedule, 2 * parallel.pipeline
+    )
+    micro = min(parallel.micro, under_way)
     few = replace(
         config,
         model=replace(config.model, layers=layers, layer_heads=(), share_ffn_out="none"),
@@ -81,7 +84,7 @@ class Estimator:
     def line(self, config: TrainConfig) -> Line:
         """The line of this configuration."""
         pieces = min(config.parallel.accumulate, SHALLOW)
-        config = replace(config, parallel=replace(config.parallel, accumulate=pieces))
+        config = replace(config, parallel=replace(config.parallel, accumulate=pieces, offload=False))
         key = dump_config(config)
         if key not in self._lines:
             self._lines[key] = line(config, self.size)
@@ -98,7 +101,7 @@ class Estimator:
             base = config
             if parallel.pipeline == 1:
                 base = replace(config, parallel=replace(
-                    parallel, replicate=1, reshard="full", reshard_size=0, offload=False, accumulate=1
+                    parallel, replicate=1, reshard="full", reshard_size=0
                 ))  # fmt: skip
             lean, kept = self.line(base)(layers)["activations"], self._kept(base, checkpointing)
             found["activations"] += kept - lean

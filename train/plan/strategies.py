@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -51,17 +50,17 @@ def strategies(config: TrainConfig, cluster: Cluster) -> Iterator[tuple[str, Tra
         part = replace(keep, reshard="part", reshard_size=cluster.per_node)
         options += [("part kept in node", part), ("hybrid", replace(keep, replicate=cluster.nodes))]
     options.append(("offload", replace(keep, offload=True)))
-    for tensor in sorted({2, 4, cluster.per_node}):
+    for tensor in sorted({2, cluster.per_node}):
         if 1 < tensor <= cluster.per_node:
             options.append((f"tensor {tensor}", replace(keep, tensor=tensor)))
-    for stages, schedule in itertools.product((2, 4, 8, 16), ("1f1b", "interleaved", "zbv")):
-        if stages <= max(2, cluster.nodes):
-            options.append((f"pipeline {stages} {schedule}", piped(keep, stages, schedule)))
-    options += [
-        (f"tensor 2, pipeline {p}", replace(piped(keep, p, "1f1b"), tensor=2))
-        for p in (2, 4)
-        if p <= cluster.nodes
-    ]
+    deepest = max(2, cluster.nodes)
+    for stages in (2, 4, 8, 16):
+        if stages <= deepest:
+            options.append((f"pipeline {stages}", piped(keep, stages, "1f1b")))
+    for schedule in ("interleaved", "zbv"):
+        options.append((f"pipeline {min(4, deepest)} {schedule}", piped(keep, min(4, deepest), schedule)))
+    both = replace(piped(keep, min(4, deepest), "1f1b"), tensor=2)
+    options.append((f"tensor 2, pipeline {both.pipeline}", both))
     for name, parallel in options:
         fitted = fit(replace(config, parallel=parallel), cluster.size)
         if fitted is not None:

@@ -15,6 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp._fully_shard import _fully_shard
 from torch.distributed.pipelining import schedules
 from torch.distributed.pipelining._utils import InferenceMode
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
@@ -146,20 +147,20 @@ def _known_shapes() -> Iterator[None]:
         for stage in stages:
             stage._inference_mode = InferenceMode.STATIC
 
-    def outside(function: Any) -> Any:
+    def outside(owner: Any, name: str) -> Any:
+        function = getattr(owner, name)
+
         def run(*args: Any, **kwargs: Any) -> Any:
-            with _disable_current_modes():  # a mesh needs numbers
+            with _disable_current_modes():
                 return function(*args, **kwargs)
 
-        return run
+        return patch.object(owner, name, run)
 
-    schedule = schedules._PipelineSchedule
     with (
-        patch.object(schedule, "_warmup_p2p", agreed),
+        patch.object(schedules._PipelineSchedule, "_warmup_p2p", agreed),
         patch.object(pipeline, "with_near", lambda batch, cutoff: batch),
-        patch.object(DeviceMesh, "__init__", outside(DeviceMesh.__init__)),
-        patch.object(
-            _fully_shard, "_get_post_forward_mesh_info", outside(_fully_shard._get_post_forward_mesh_info)
-        ),
+        outside(DeviceMesh, "__init__"),  # meshes need numbers
+        outside(_fully_shard, "_get_post_forward_mesh_info"),
+        outside(ShardingPropagator, "_propagate_tensor_meta_non_cached"),  # whole tensors that nobody holds
     ):
         yield
