@@ -64,7 +64,8 @@ def table(rows: Rows) -> str:
         seeds = sorted(seed for unit, seed in runs if unit == "none")
         lines += [
             f"**{name}**, {len(seeds)} seeds", "",
-            "| second linear | hidden | parameters | validation loss | over no sharing, % |", "|---|---|---|---|---|",
+            "| second linear | hidden | parameters | validation loss | over no sharing, % |",
+            "|---|---|---|---|---|",
         ]  # fmt: skip
         for unit, title in VARIANTS.items():
             mine = [runs[unit, s] for s in seeds if (unit, s) in runs]
