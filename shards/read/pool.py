@@ -163,14 +163,16 @@ class Pool:
             _windows(joined, width)[bounds[axis][:-1]] = _rows(runs, width)
             out[key] = self._values(key, joined[:total])
         if "atom" in bounds:
-            counts = self.counts["atom"][slots]
-            out["atom_batch"] = np.repeat(np.arange(len(slots), dtype=np.int32), counts)
-            ligand = self.columns["n_ligand_atoms"][self.starts["complex"][slots]]
-            first = np.repeat(bounds["atom"][:-1], counts)
-            out["ligand_mask"] = np.arange(len(first)) - first < np.repeat(ligand, counts)
+            n = len(slots)
+            counts, first = self.counts["atom"][slots], bounds["atom"][:-1].astype(np.int32)
+            out["atom_batch"] = np.repeat(np.arange(n, dtype=np.int32), counts)
+            ligand = self.columns["n_ligand_atoms"][self.starts["complex"][slots]].astype(np.int64)
+            ligand = np.minimum(ligand, counts)  # a damaged count must not reach further
+            runs_of = np.stack([ligand, counts - ligand], axis=1).reshape(-1)  # ligand, pocket, ligand, ...
+            out["ligand_mask"] = np.repeat(np.tile([True, False], n), runs_of)
             if "bond_atoms" in out:
-                offset = np.repeat(bounds["atom"][:-1], self.counts["bond"][slots])[:, None]
-                out["bond_atoms"] = (out["bond_atoms"] + offset).astype(np.int32)
+                offset = np.repeat(first, self.counts["bond"][slots])[:, None]
+                out["bond_atoms"] = np.add(out["bond_atoms"], offset, dtype=np.int32, casting="unsafe")
         return out
 
     def _width(self, axis: Axis, slots: Rows) -> int:
