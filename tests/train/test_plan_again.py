@@ -112,3 +112,16 @@ def test_command_with_the_real_plan(run, capsys):
     assert made["measured"]["step_s"] > 0
     assert load_config(run / "config.toml").parallel is not None
     assert made["recommended"]["fits"]
+
+
+def test_a_plan_says_what_crosses_which_level(tmp_path, monkeypatch, capsys):
+    chooser(monkeypatch, "[parallel]\n")
+    monkeypatch.setattr(advise, "text_of", lambda made: "the plan")
+    (tmp_path / "topology.toml").write_text('[racks]\na = ["n[1-2]"]\nb = ["n[3-4]"]\n')
+    file = tmp_path / "run.toml"
+    file.write_text(f'[parallel]\nreplicate = 4\ntopology = "{tmp_path / "topology.toml"}"\n')
+    assert main(["plan", str(file), "--nodes", "4", "--gpus-per-node", "2", "--json"]) == 0
+    out = capsys.readouterr().out
+    assert "4 copies of the model, each in 2 processes within one node" in out
+    made = json.loads(out.splitlines()[-1])
+    assert made["levels"]["bytes"]["flat"]["cross"] > 2 * made["levels"]["bytes"]["1-bit"]["cross"] > 0
