@@ -84,8 +84,8 @@ def configuration(data: Path, seed: int, steps: int) -> TrainConfig:
         seed = {seed}
         [data]
         path = {json.dumps(str(data))}
-        batch_size = 8
-        max_atoms = 48
+        batch_size = 16
+        max_atoms = 64
         [model]
         width = 32
         layers = 2
@@ -226,7 +226,7 @@ def table(rows: Rows) -> str:
 
 
 def main() -> None:
-    parser = arguments_of(__doc__ or "", steps=200)
+    parser = arguments_of(__doc__ or "", steps=300)
     parser.add_argument("--schemes", default=",".join(SCHEMES))
     given = parser.parse_args()
     torch.set_num_threads(1)

@@ -31,16 +31,16 @@ ORDERS = ("norm", "taylor", "random", "reversed")
 
 
 def configuration(data: Path, seed: int, steps: int) -> str:
-    """A model of four layers of eight heads."""
+    """A model of two layers of eight heads."""
     return f"""
         seed = {seed}
         [data]
         path = {json.dumps(str(data))}
-        batch_size = 8
-        max_atoms = 48
+        batch_size = 16
+        max_atoms = 64
         [model]
         width = 32
-        layers = 4
+        layers = 2
         heads = 8
         hidden = 64
         rbf = 16
@@ -135,8 +135,8 @@ def table(rows: Rows) -> str:
 
 
 def main() -> None:
-    parser = arguments_of(__doc__ or "", steps=200)
-    parser.add_argument("--more", type=int, default=60, help="steps of fine-tuning")
+    parser = arguments_of(__doc__ or "", steps=300)
+    parser.add_argument("--more", type=int, default=100, help="steps of fine-tuning")
     parser.add_argument("--keep", type=float, default=0.7)
     given = parser.parse_args()
     torch.set_num_threads(1)

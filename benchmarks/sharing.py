@@ -80,7 +80,7 @@ def table(rows: Rows) -> str:
 
 
 def main() -> None:
-    given = arguments_of(__doc__ or "", steps=200).parse_args()
+    given = arguments_of(__doc__ or "", steps=300).parse_args()
     torch.set_num_threads(1)
     steps = 20 if given.quick else given.steps
     print(table(run(given, list(VARIANTS), lambda data, seed, unit: measure(data, seed, unit, steps))))
