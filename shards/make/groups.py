@@ -28,6 +28,8 @@ Numbers = NDArray[np.int64]
 ClusterWith = Literal["auto", "mmseqs", "built-in"]
 
 SAME_LIGAND: Final = 0.9
+BUILT_IN: Final = "protein sequence, built in"
+MMSEQS: Final = "protein sequence, MMseqs2"
 
 
 def group_labels(facts: Facts, rule: Rule) -> tuple[Sequence[str], str]:
@@ -105,7 +107,3 @@ def chain_linker(chosen: ClusterWith) -> tuple[Callable[[Sequence[str]], Numbers
     if chosen == "built-in" or (chosen == "auto" and not mmseqs.installed()):
         return linked_chains, BUILT_IN
     return mmseqs.chain_clusters, f"{MMSEQS} {mmseqs.version()}"
-
-
-BUILT_IN: Final = "protein sequence, built in"
-MMSEQS: Final = "protein sequence, MMseqs2"
