@@ -35,7 +35,7 @@ VARIANTS = {
 
 def variant(model: ModelConfig, name: str) -> ModelConfig:
     """The model of a row of the table."""
-    shared = replace(model, hidden=128, share_ffn_out=name.removeprefix("narrow-"))
+    shared = replace(model, layers=4, hidden=128, share_ffn_out=name.removeprefix("narrow-"))
     if not name.startswith("narrow-"):
         return shared
     plain = replace(shared, share_ffn_out="none")
