@@ -72,16 +72,23 @@ class Mds(Packed):
             for s in samples:
                 out.write({"data": self.pack(s)})
 
-    def batches(self, seed: int, part: int = 0, parts: int = 1) -> Iterator[dict[str, Any]]:
+    def share(self) -> None:
+        """Made before the workers are: they meet in its shared memory."""
         from streaming import StreamingDataset
         from streaming.base.util import clean_stale_shared_memory
 
-        if parts == 1:
-            clean_stale_shared_memory()
-        data = StreamingDataset(
-            local=str(self.path), shuffle=True, shuffle_seed=seed, batch_size=BATCH, num_canonical_nodes=1
+        clean_stale_shared_memory()
+        self.data = StreamingDataset(
+            local=str(self.path), shuffle=True, batch_size=BATCH, num_canonical_nodes=1
         )
-        yield from batched(self.unpack(entry["data"]) for entry in data)
+
+    def close(self) -> None:
+        self.data = None
+
+    def batches(self, seed: int, part: int = 0, parts: int = 1) -> Iterator[dict[str, Any]]:
+        if parts == 1:
+            self.share()
+        yield from batched(self.unpack(entry["data"]) for entry in self.data)
 
 
 class LitData(Packed):

@@ -43,6 +43,9 @@ class Rows:
     def __getitem__(self, i: int) -> Sample:
         raise NotImplementedError
 
+    def share(self) -> None:
+        """Get ready for a DataLoader's workers to share the samples among themselves."""
+
     def close(self) -> None:
         """Let go of what must not be carried through a fork, nor keep files in the page cache."""
 
@@ -224,6 +227,9 @@ class Blocks:
 
     def __len__(self) -> int:
         return int(self.open("atom_start").shape[0]) - 1
+
+    def share(self) -> None:
+        """See Rows."""
 
     def close(self) -> None:
         self.arrays = None

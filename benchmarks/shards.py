@@ -158,6 +158,7 @@ def loader(peer: Any) -> float:
     except ModuleNotFoundError:
         return 0.0
     peer.close()
+    peer.share()
 
     class Parts(IterableDataset):  # type: ignore[type-arg]  # of one peer, a worker each
         def __iter__(self) -> Iterator[Any]:
