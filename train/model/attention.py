@@ -95,7 +95,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, mask: Tensor) -> Tenso
     if q.device.type == "cpu" and torch.is_grad_enabled():
         return _products(q, k, v, bias, mask)
     shown = bias.transpose(0, 1).masked_fill(~mask[:, None, None, :], HIDDEN)
-    y = functional.scaled_dot_product_attention(*(t.transpose(0, 1) for t in (q, k, v)), attn_mask=shown)
+    q, k, v = (t.transpose(0, 1) for t in (q, k, v))
+    y = functional.scaled_dot_product_attention(q, k, v, attn_mask=shown)
     return y.transpose(0, 1)
 
 

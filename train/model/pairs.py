@@ -29,13 +29,13 @@ class Pairs(NamedTuple):
 
     Attributes
     ----------
-    index : (K,) int64, ascending: (b * N + i) * N + j of each pair; None for all pairs in this order
+    places : (K,) int64, ascending: (b * N + i) * N + j of each pair; None for all pairs in this order
     features : (K, P)
-    atoms, rows : of a packed batch: the two atoms of each pair (2, K), and where its complexes lie; `index`
-        then are places in its ragged row
+    atoms, rows : of a packed batch: the two atoms of each pair (2, K), and where its complexes lie; `places`
+        are then those in its ragged row
     """
 
-    index: Tensor | None
+    places: Tensor | None
     features: Tensor
     atoms: Tensor | None = None
     rows: Rows | None = None
@@ -46,17 +46,17 @@ class Pairs(NamedTuple):
 
     def dense(self, values: Tensor, B: int, N: int) -> Tensor:
         """Values (K, H) of the pairs at their places, (H, B, N, N), 0 elsewhere."""
-        if self.index is None:
+        if self.places is None:
             return values.T.reshape(-1, B, N, N)
-        H, K = values.shape[1], len(self.index)
-        return values.new_zeros(H, B * N * N).scatter(1, self.index.expand(H, K), values.T).view(H, B, N, N)
+        H, K = values.shape[1], len(self.places)
+        return values.new_zeros(H, B * N * N).scatter(1, self.places.expand(H, K), values.T).view(H, B, N, N)
 
     def ragged(self, values: Tensor) -> Tensor:
         """Values (K, H) of the pairs of a packed batch at their places, (H, R), 0 elsewhere."""
-        assert self.index is not None
+        assert self.places is not None
         assert self.rows is not None
-        H, K, R = values.shape[1], len(self.index), sum(n * n for n in self.rows.sizes)
-        return values.new_zeros(H, R).scatter(1, self.index.expand(H, K), values.T)
+        H, K, R = values.shape[1], len(self.places), sum(n * n for n in self.rows.sizes)
+        return values.new_zeros(H, R).scatter(1, self.places.expand(H, K), values.T)
 
 
 def near_pairs(batch: Mapping[str, Tensor], cutoff: float) -> Tensor:
