@@ -102,7 +102,7 @@ class Pread:
 def _after_fork() -> None:
     # A thread of the parent may have held a lock, or been reading, when the child was made.
     for fetch in _ALIVE:
-        fetch._lock = threading.Lock()
+        fetch._lock, fetch._memory = threading.Lock(), Memory()
         for entry in fetch._open.values():
             entry[1] = 0
 

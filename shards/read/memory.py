@@ -41,7 +41,7 @@ class Memory:
                     buffer = self._free.popleft()
                 except IndexError:  # a collector has just made room
                     break
-                if n_bytes <= len(buffer) <= 4 * n_bytes:
+                if n_bytes <= len(buffer) <= 2 * n_bytes:
                     return buffer
                 if not n_bytes // 4 <= len(buffer) < n_bytes:  # what is outgrown goes
                     self._free.append(buffer)
