@@ -179,7 +179,7 @@ def training_tensors(model: nn.Module, optimizer: torch.optim.AdamW) -> dict[str
         tensors[f"model.{name}"] = parameter.detach()
         for moment in ("exp_avg", "exp_avg_sq"):
             tensors[f"{moment}.{name}"] = optimizer.state[parameter][moment]
-    return tensors | {f"model.{name}": buffer for name, buffer in model.named_buffers()}
+    return tensors | {f"model.{clean_name(name)}": buffer for name, buffer in model.named_buffers()}
 
 
 def prepare_moments(optimizer: torch.optim.AdamW) -> None:

@@ -10,7 +10,8 @@ from typing import Any, Final
 from ...shards.errors import UsageError
 from ..config import ParallelConfig, TrainConfig
 from ..model.transformer import parameter_count
-from .estimate import Bytes, Estimator
+from .estimate import Estimator
+from .memory import Bytes
 from .strategies import CHECKPOINTING, Cluster, larger, strategies
 from .trace import fake_processes
 from .traffic import Traffic, bubble, step_seconds, traffic

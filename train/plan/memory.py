@@ -20,7 +20,7 @@ Bytes = dict[str, int]
 KINDS: Final = ("parameters", "gradients", "optimizer", "gathered", "activations")
 
 
-class MemoryMeter(TorchDispatchMode):
+class MemoryMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows every storage from the operation that makes it to its end.
 
     ``gathered`` are weights that FSDP has put together and its buffers for that; gradients include those
@@ -36,7 +36,7 @@ class MemoryMeter(TorchDispatchMode):
     def __init__(
         self, model: nn.Module, optimizer: torch.optim.Optimizer | None, mode: FakeTensorMode | None
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.now = dict.fromkeys(KINDS, 0)
         self.phase = ""
         self.peaks: dict[str, Bytes] = {}
@@ -94,11 +94,11 @@ class MemoryMeter(TorchDispatchMode):
     def __enter__(self) -> MemoryMeter:
         self._undo = self._watch()
         self._undo.__enter__()
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
         self._undo.__exit__(*error)
 
     @contextmanager

@@ -35,7 +35,7 @@ aten = torch.ops.aten
 @contextmanager
 def fake_processes(size: int) -> Iterator[None]:
     """Process groups of `size` processes that send nothing; this is the first of them."""
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=size)  # type: ignore[no-untyped-call]
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=size)
     try:
         yield
     finally:
@@ -86,7 +86,7 @@ def mark_phases(model: AffinityTransformer, meter: MemoryMeter) -> None:
 
     def watch(tensor: Any, phase: str) -> None:
         if isinstance(tensor, Tensor) and tensor.requires_grad:
-            tensor.register_hook(becomes(phase))
+            tensor.register_hook(becomes(phase))  # type: ignore[no-untyped-call]
 
     model.register_forward_pre_hook(becomes("forward, before layers"))
     layers[0].register_forward_pre_hook(becomes("forward, layers"))
@@ -118,7 +118,7 @@ def empty_batch(rows: int, atoms: int) -> dict[str, Tensor]:
     return batch
 
 
-class _NothingMasked(TorchDispatchMode):
+class _NothingMasked(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Takes every mask that picks rows for all false, since without data nobody knows how many there are.
 
     What a batch picks so are its bonds, small beside all pairs.
@@ -136,7 +136,7 @@ class _NothingMasked(TorchDispatchMode):
 
 
 def _nothing_masked() -> TorchDispatchMode:
-    return _NothingMasked()
+    return _NothingMasked()  # type: ignore[no-untyped-call]
 
 
 @contextmanager
