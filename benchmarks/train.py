@@ -3,7 +3,7 @@
 over_bare_loop           a step of the Trainer over the bare step, one process
 fsdp2_over_bare          the same in each of two processes with FSDP2, over the bare step on the same rows
 of_matmul_peak           forward and backward at 512 channels, float32, of the speed of a bare matrix product
-checkpoint_memory_saved  share of the peak memory that selective recomputing saves (see config.py)
+checkpoint_memory_saved  share of the peak memory that recomputing every layer saves
 checkpoint_time          and its time, over that without
 padding                  places of an epoch's batches over the atoms in them
 data_wait                share of a run's time spent waiting for batches
@@ -178,13 +178,13 @@ def of_matmul_peak(batch: Tensors, n: int) -> float:
 
 
 def checkpointing(config: TrainConfig, batch: Tensors, n: int) -> tuple[float, float]:
-    """Share of the peak memory that selective recomputing saves, and its time over that without."""
+    """Share of the peak memory that recomputing every layer saves, and its time over that without."""
     from torch.distributed._tools.mem_tracker import MemTracker
 
     world, batch = start(config), with_near(batch, config.model.cutoff)
     peak, seconds = {}, {}
     models = {}
-    for mode in ("none", "selective"):
+    for mode in ("none", "full"):
         parallel = ParallelConfig(checkpointing=mode)  # type: ignore[arg-type]
         models[mode] = build_model(replace(config, parallel=parallel), world, 6.0, 1.0)
         tracker = MemTracker()
@@ -197,7 +197,7 @@ def checkpointing(config: TrainConfig, batch: Tensors, n: int) -> tuple[float, f
     for _ in range(n):
         for mode, model in models.items():
             seconds[mode].append(cpu(lambda model=model: model(batch).sum().backward()))  # type: ignore[misc]
-    return 1 - peak["selective"] / peak["none"], min(seconds["selective"]) / min(seconds["none"])
+    return 1 - peak["full"] / peak["none"], min(seconds["full"]) / min(seconds["none"])
 
 
 def measure(data: Path, folder: Path, n: int) -> dict[str, Any]:
