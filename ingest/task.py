@@ -22,6 +22,7 @@ from . import ledger
 from .item import Item, Locator, Rejection
 from .journal import Journal
 from .read import archive
+from .read.components import component
 
 Process = Callable[[Item, Any], Complex | Rejection]
 Expand = Callable[[Item, Any], list[Item] | Rejection]
@@ -89,6 +90,7 @@ class _Earlier:
 def run_task(job: Job, task: Task) -> Outcome:
     """Read the items, write the part and the receipt. Only a fault that is no item's own is raised."""
     start = time.perf_counter()
+    component("ALA")  # loads the dictionary, before the clock of an item runs
     rows: list[ledger.Row] = []
     found: list[Complex | _Earlier] = []
     reused = 0
