@@ -16,7 +16,7 @@ from holoshard.train.plan.strategies import Cluster, strategies
 from holoshard.train.plan.trace import fake_processes
 from holoshard.train.plan.traffic import bubble, traffic
 
-LAYERS, ROWS = 12, 2
+LAYERS, ROWS = 16, 2
 OF_TWO = {
     "full": {},
     "full checkpointed": {"checkpointing": "full"},

@@ -55,7 +55,7 @@ def trace(config: TrainConfig, size: int, layers: int, rows: int) -> Traced:
     """Bytes by phase and kind of a model with so many layers."""
     parallel = config.parallel
     # More micro-batches than are under way at a time change only the buffers they are received in.
-    under_way = {"gpipe": parallel.micro, "1f1b": parallel.pipeline}.get(
+    under_way = {"gpipe": parallel.micro, "1f1b": parallel.pipeline + 1}.get(
         parallel.schedule, 2 * parallel.pipeline
     )
     micro = min(parallel.micro, under_way)
