@@ -43,8 +43,8 @@ class DataConfig:
     """global or true: deal the complexes anew each epoch; local: a node keeps its blocks, so that its cache
     hits; false: in the order of the data set."""
     sample_column: str = ""
-    """Name in text["columns"] of a weight by which complexes are drawn, several times or never; empty for each
-    once an epoch."""
+    """Name in text["columns"] of a weight by which complexes are drawn, several times or never; empty for
+    each once an epoch."""
     train_split: str = "train"
     """Split to learn from."""
     valid_split: str = "valid"

@@ -134,9 +134,7 @@ def _by_geometry(atoms: dict[int, _Atom], title: str, repairs: tuple[str, ...], 
     position = np.array([atom.position for atom in found])
     heavy = element != 1
     names = [str(k) if is_heavy else "H" for k, is_heavy in zip(np.cumsum(heavy) - 1, heavy, strict=True)]
-    entry = entry_from_geometry(
-        element[heavy], position[heavy], title or "of a pose without SMILES"
-    )
+    entry = entry_from_geometry(element[heavy], position[heavy], title or "of a pose without SMILES")
     n = len(found)
     ligand = ligand_from_residue(
         residue_name=title,
