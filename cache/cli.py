@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,7 +15,7 @@ from .advise import advise as advice_on
 from .blockfile import check_file, dataset_folder
 from .disk import DiskTier
 from .errors import SettingError
-from .tier import format_size, parse_size
+from .tier import Tier, format_size, parse_size
 from .tiered import open_cache, parse_tier
 from .warm import warm as fill
 
@@ -93,6 +94,8 @@ def warm(
 ) -> dict[str, Any]:
     """Read a data set into the folders of a cache before it is needed, in large reads.
 
+    It ends with code 2 if a folder cannot be written, and with 1 if nothing at all was cached.
+
     Examples::
         holoshard cache warm data/shards --tiers /local/nvme:256GiB --split train
 
@@ -113,6 +116,8 @@ def warm(
     if not folders:
         raise SettingError("a tier in memory ends with its process; give the folder of a tier to warm")
     cache = open_cache(folders, data)
+    for tier in cache.tiers:
+        _check_writable(tier)
     assert cache.extents is not None
     ranges = list(cache.extents.ranges(split))
     if not ranges:
@@ -122,7 +127,8 @@ def warm(
     cache.close()
     told = f"{counts['read']} blocks read ({format_size(counts['read_bytes'])}), {counts['held']} were there"
     print(f"{data}: {told}, {counts['refused']} found no room")
-    return dict(counts)
+    cached = counts["held"] + counts["read"] - counts["refused"]
+    return {**counts, "exit_code": int(cached == 0)}
 
 
 @app.command
@@ -234,6 +240,17 @@ def advise(
     print(f"  tiers = {json.dumps(tiers)}")
     ratios = {f"{s}_{p}": ratio for (s, p), ratio in found.ratios.items()}
     return {"data_bytes": n_bytes, "hit_ratio": ratios, "shuffle": found.shuffle, "policy": found.policy}
+
+
+def _check_writable(tier: Tier) -> None:
+    """A training goes on without a folder; whoever fills it wants to hear that it is no use."""
+    if not isinstance(tier, DiskTier):
+        return
+    if not tier.folder.is_dir() or not os.access(tier.folder, os.W_OK | os.X_OK):
+        found = "is not writable" if tier.folder.is_dir() else "is no folder"
+        raise SettingError(f"{tier.folder} {found}; expected one in which the cache may make its own")
+    if tier.account() is None:
+        raise SettingError(f"{tier.folder}: its cache cannot be opened; see the warning above")
 
 
 def _tier(folder: Path, kind: str) -> DiskTier:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 
 import h5py
@@ -81,6 +82,29 @@ def test_warm_stat_verify_clear(data, tmp_path, capsys):
     told = run(capsys, "cache", "clear", nvme, "--data", data)
     assert told["dropped"] == 7
     assert told["freed_bytes"] == run(capsys, "cache", "stat", nvme)["used_bytes"] + told["freed_bytes"] > 0
+
+
+def test_warm_says_when_it_cached_nothing(data, tmp_path, capsys, monkeypatch):
+    nvme = tmp_path / "nvme"
+    told = run(capsys, "cache", "warm", data, "--tiers", f"{nvme}:1MiB")
+    assert told["exit"] == 2
+    assert f"{nvme} is no folder" in told["error"]
+    nvme.mkdir()
+    told = run(capsys, "cache", "warm", data, "--tiers", f"{nvme}:10")
+    assert (told["read"], told["refused"], told["exit"]) == (8, 8, 1)
+    told = run(capsys, "cache", "warm", data, "--tiers", f"{nvme}:1MiB")
+    assert (told["refused"], told["exit"]) == (0, 0)
+    monkeypatch.setattr("os.access", lambda *_: False)  # an administrator may write anywhere
+    told = run(capsys, "cache", "warm", data, "--tiers", f"{nvme}:1MiB")
+    assert told["exit"] == 2
+    assert "not writable" in told["error"]
+    monkeypatch.undo()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / f"holoshard-cache-{os.getuid()}").touch()  # in the way
+    told = run(capsys, "cache", "warm", data, "--tiers", f"{other}:1MiB")
+    assert told["exit"] == 2
+    assert "cannot be opened" in told["error"]
 
 
 def open_bytes(path):
