@@ -213,7 +213,7 @@ def convert(
     source
         Folder of a data set, or one shard or part file.
     out
-        Folder to make, or file (.h5) or folder (.zarr) for a single shard.
+        Folder to make, or file (.h5) or folder (.zarr) for a single shard; nothing that exists is replaced.
     container
         Of the copy; the other one than the source's if not given.
     """

@@ -20,14 +20,15 @@ from ..read.blocks import BlockReader
 from ..read.source import Source, open_source
 from .files import file_sha256, remove, size_of
 from .finish import write_frame
-from .staging import staged
+from .staging import clear, staged
 
 
 def convert(source: Path, out: Path, container: str | None = None) -> Manifest:
     """Copy a data set, or one shard, into another container; chunk bytes are copied as they are.
 
     ``container`` is that of ``out``; if not given, the other one than the source's. Converting back gives
-    files that are identical byte for byte. Every block's checksum is verified on the way.
+    files that are identical byte for byte. Every block's checksum is verified on the way. Nothing is
+    replaced: UsageError if ``out`` is there already, and is not an empty folder.
     """
     reader = BlockReader(open_source(Path(source)))
     here = reader.source.manifest.container
@@ -42,6 +43,9 @@ def _convert_folder(reader: BlockReader, out: Path, to: Container, bar: Progress
     old = reader.source.manifest
     if out.exists() and out.samefile(reader.source.root):
         raise UsageError(f"{out} is the data set itself; choose another folder")
+    clear(out)  # may bring back what a killed run had moved aside
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        raise UsageError(f"{out} exists; choose another folder")
     shards, tables = [], []
     with staged(out) as folder:
         for i, info in enumerate(old.shards):

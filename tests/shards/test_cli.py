@@ -178,3 +178,16 @@ def test_convert_and_back(capsys, data, tmp_path):
     code, _, result = run(capsys, "convert", data / "shards", data / "shards")
     assert code == 2
     assert "choose another" in result["error"]
+
+
+def test_convert_replaces_nothing(capsys, data, tmp_path):
+    write_part(tmp_path / "part.h5", COMPLEXES[:9])
+    other = tmp_path / "other"
+    assert main(["shard", str(tmp_path / "part.h5"), "--out", str(other)]) == 0
+    before = {p.name: p.read_bytes() for p in other.iterdir()}
+    code, _, result = run(capsys, "convert", data / "shards", other)
+    assert code == 2
+    assert f"{other} exists; choose another folder" in result["error"]
+    assert {p.name: p.read_bytes() for p in other.iterdir()} == before
+    (tmp_path / "empty").mkdir()
+    assert run(capsys, "convert", data / "shards", tmp_path / "empty")[0] == 0

@@ -77,7 +77,7 @@ def test_convert_refuses_damaged_blocks_and_existing_places(tmp_path):
         convert(tmp_path / "a", tmp_path / "a", "hdf5")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "mine").touch()
-    with pytest.raises(UsageError, match="not a data set"):
+    with pytest.raises(UsageError, match="b exists; choose another folder"):
         convert(tmp_path / "a", tmp_path / "b")
     shard = tmp_path / "a" / "train-00000.h5"
     data = bytearray(shard.read_bytes())
