@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..shards.complex import KINDS, RELATIONS
-from ..shards.errors import DataError
+from ..shards.errors import DataError, UsageError
 from .config import DataConfig, Inputs, TrainConfig
 
 if TYPE_CHECKING:
@@ -84,16 +84,28 @@ def read_labels(dataset: Dataset, config: TrainConfig) -> Labels:
 
 
 def text_weights(dataset: Dataset, column: str) -> NDArray[np.float32]:
-    """The text column `column` of every complex as a number, 1 where it is empty."""
+    """The text column `column` of every complex as a number, 1 where it is empty.
+
+    Raises
+    ------
+    UsageError : no complex has the column
+    DataError : a text is no number
+    """
     values = np.ones(len(dataset), np.float32)
+    there: set[str] = set()
     for row, complex_ in enumerate(dataset):
-        text = str(complex_.text.get("columns", {}).get(column, "")).strip()
+        columns = complex_.text.get("columns", {})
+        there.update(columns)
+        text = str(columns.get(column, "")).strip()
         try:
             values[row] = float(text) if text else 1.0
         except ValueError:
             raise DataError(
                 f"{complex_.id}: column {column} = {text!r}, expected a weight, a number"
             ) from None
+    if column not in there:
+        names = ", ".join(sorted(there)) or "none"
+        raise UsageError(f"no complex has the column {column!r} of weights; there are: {names}")
     return values
 
 

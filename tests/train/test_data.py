@@ -9,12 +9,19 @@ from toy_complexes import toy_complexes
 from toy_model import make
 
 from holoshard.shards.complex import RELATIONS
-from holoshard.shards.errors import DataError
+from holoshard.shards.errors import DataError, UsageError
 from holoshard.shards.make.writer import write_part
 from holoshard.shards.read.dataset import open_dataset
 from holoshard.train.config import TrainConfig
 from holoshard.train.configfile import parse_config
-from holoshard.train.data import add_noise, pieces, read_labels, to_tensors, training_stream
+from holoshard.train.data import (
+    add_noise,
+    pieces,
+    read_labels,
+    sampling_weights,
+    to_tensors,
+    training_stream,
+)
 
 
 @dataclasses.dataclass
@@ -90,6 +97,15 @@ def test_labels_weigh_what_the_configuration_says(shards):
     for row, c in enumerate(dataset):
         by_kind = {"Ki": 3.0, "IC50": 0.0, "none": 0.0}.get(c.affinity.kind, 1.0)
         assert weighed[row] == 2.0 * by_kind
+
+
+def test_a_column_of_weights_that_nothing_has_is_refused(shards):
+    dataset = open_dataset(shards)
+    drawn = parse_config("[data]\nsample_column = 'nope'", "x").data
+    with pytest.raises(UsageError, match="column 'nope' of weights; there are: target, weight"):
+        sampling_weights(dataset, drawn)
+    with pytest.raises(UsageError, match="column 'nope'"):
+        read_labels(dataset, parse_config("[loss]\nweight_column = 'nope'", "x"))
 
 
 def test_no_labels_to_learn_from(tmp_path):
