@@ -71,7 +71,34 @@ def test_command(capsys, data, tmp_path):
     result = json.loads(lines[-1])
     assert result["n_test"] == 4
     assert "1 of 4 test complexes" in "\n".join(lines)
+    assert lines[-2].startswith("a lower bound: proteins less than about 45 % identical")
+    assert result["limit"] == lines[-2]
     with (tmp_path / "near.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [r["id"] for r in rows] == open_dataset(data).ids()[-4:]
     assert main(["leakage", str(data), "--train", "practice"]) == 2
+
+
+def test_a_distant_relative_counts_as_a_stranger_and_the_report_says_so(tmp_path):
+    rng = np.random.default_rng(1)
+    letters = np.array(list("ACDEFGHIKLMNPQRSTVWY"))
+    a = rng.choice(letters, 300)
+    distant = np.where(rng.random(300) < 0.3, a, rng.choice(letters, 300))  # about a third identical
+    assert 0.28 < (a == distant).mean() < 0.4
+    complexes = [
+        random_complex(rng, name, sequences={"A": "".join(s)}, smiles=SMILES[0], columns={"split": name})
+        for name, s in (("train", a), ("test", distant))
+    ]
+    write_part(tmp_path / "part.h5", complexes)
+    pack([tmp_path / "part.h5"], tmp_path / "out", rule=Rule("given"))
+    found = leakage(open_dataset(tmp_path / "out"))
+    assert found.leakage == 0
+    assert "lower bound" in found.lines()[-1]
+    assert "nothing like" not in "\n".join(found.lines())
+
+
+def test_help_says_how_far_the_number_sees(capsys):
+    main(["leakage", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "lower bound" in text
+    assert "about 45 %" in text
