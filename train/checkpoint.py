@@ -124,6 +124,8 @@ class Checkpoints:
             if state["version"] > VERSION:
                 return f"written by a newer version ({state['version']}, this is {VERSION})"
             for name in state["files"][self.world.rank :: self.world.size]:
+                if Path(name).name != name:
+                    return f"it names {name!r}, which lies elsewhere"
                 sums = json.loads((path / (name + ".json")).read_text())
                 found = {"bytes": (path / name).stat().st_size, "crc32": _crc32(path / name)}
                 if found != sums:

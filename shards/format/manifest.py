@@ -172,7 +172,7 @@ def _from_json(data: Mapping[str, Any]) -> Manifest:
         if any(a != b for a, b in zip(words, VOCABULARIES.get(name, ()), strict=False)):
             raise ValueError(f"its words for {name} are not those of this format")
     index = data["index"]
-    if not re.fullmatch(r"index(-[0-9]{1,9})?\.h5", _text(index["name"])):
+    if not is_index(_text(index["name"])):
         raise ValueError(f"the index is called {index['name']!r}, expected {INDEX}")
     return Manifest(
         _text(data["container"]), shards, layouts, _text(index["sha256"]), _count(index["n_bytes"]),
@@ -233,6 +233,16 @@ def index_name(generation: int) -> str:
 def kept_manifest(generation: int) -> str:
     """What the manifest of a generation is called once there is a later one."""
     return f"manifest.{generation}.json"
+
+
+def is_index(name: str) -> bool:
+    """True for the name of an index, of any generation."""
+    return re.fullmatch(r"index(-[0-9]{1,9})?\.h5", name) is not None
+
+
+def is_shard(name: str) -> bool:
+    """True for a name that a writer gives a shard: a split, a number, a container's suffix."""
+    return re.fullmatch(r"[^\W\d]\w*-[0-9]{5,9}\.(h5|zarr)", name) is not None
 
 
 def is_manifest(path: Path) -> bool:

@@ -43,8 +43,8 @@ def _link_or_copy(source: str | Path, target: str | Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder, if it is there."""
-    if path.is_dir():
+    """Remove a file or folder, if it is there; of a link, the link."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

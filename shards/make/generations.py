@@ -16,10 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from ..errors import UsageError
+from ..errors import FormatError, UsageError
 from ..format.container import FORMAT
 from ..format.hdf5 import sync
-from ..format.manifest import INDEX, MANIFEST, is_manifest, kept_manifest
+from ..format.manifest import INDEX, MANIFEST, is_index, is_manifest, is_shard, kept_manifest
+from ..format.regular import regular
 from .files import link_or_copy, remove
 from .owner import SUFFIX, release, stale
 
@@ -51,10 +52,20 @@ def commit(stage: Path, out: Path, generation: int) -> None:
 
 
 def recover(out: Path) -> None:
-    """Remove what appends left that were killed before they were complete."""
+    """Remove what appends left that were killed before they were complete.
+
+    UsageError, and nothing is removed, if what should tell which files these are names any other.
+    """
     left = stale(out, STAGE)
     if (out / NEXT).exists() and (left or not _at_work(out)):
-        for name in _files(out / NEXT) - named_files(out):
+        try:
+            lost = _files(out / NEXT) - named_files(out)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
+                FormatError) as error:  # fmt: skip
+            raise UsageError(
+                f"{out / NEXT} is not what an append leaves ({error}); nothing was removed: remove that"
+            ) from error
+        for name in lost:
             remove(out / name)
         (out / NEXT).unlink()
         sync(out)
@@ -86,7 +97,11 @@ def _at_work(out: Path) -> bool:
 
 
 def _files(manifest: Path) -> set[str]:
-    told: Any = json.loads(manifest.read_bytes())
+    """What a manifest names. It may end up removed, so names of any other kind are a ValueError."""
+    told: Any = json.loads(regular(manifest).read_bytes())
     if told["format"] != FORMAT:
         raise ValueError("not ours")
-    return {told.get("index", {}).get("name", INDEX), *(shard["name"] for shard in told["shards"])}
+    index, shards = told.get("index", {}).get("name", INDEX), {shard["name"] for shard in told["shards"]}
+    if not is_index(index) or not all(map(is_shard, shards)):
+        raise ValueError("it names what is no file of a data set")
+    return {index, *shards}

@@ -18,7 +18,7 @@ from ..errors import FormatError, UsageError
 from ..format.block import Block, concatenate
 from ..format.chunks import pack_block
 from ..format.container import ShardHeader
-from ..format.manifest import MANIFEST
+from ..format.manifest import MANIFEST, is_shard
 from ..format.table import crc32
 from ..read.blocks import BlockReader
 from ..read.dataset import Dataset
@@ -70,6 +70,8 @@ def _mend(dataset: Dataset, shard: int, damaged: set[int], library: _Library) ->
     source = dataset.reader.source
     info, places = source.manifest.shards[shard], source.places(shard)
     path = source.path(shard)
+    if not is_shard(info.name):  # it is about to be replaced
+        raise FormatError(f"{path} has no shard's name, such as train-00000.h5; it is not replaced")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     remade = _Remade(dataset, shard, damaged, library)
     try:

@@ -327,3 +327,27 @@ def test_a_data_set_that_was_moved_aside_comes_back(parts, tmp_path):
     staging.clear(tmp_path / "set")
     assert {p.name: p.read_bytes() for p in (tmp_path / "set").iterdir()} == before
     assert [p.name for p in tmp_path.iterdir()] == ["set"]
+
+
+@pytest.mark.parametrize(
+    "name", ["../victim.txt", "ABSOLUTE", "mine.txt", "manifest.json", "a/../../victim.txt"]
+)
+def test_only_files_of_our_own_kinds_are_removed(parts, tmp_path, name):
+    """Whatever the manifest to be of a killed append names, or a manifest that lies there."""
+    out, victim = tmp_path / "set", tmp_path / "victim.txt"
+    make(parts, out)
+    name = str(victim) if name == "ABSOLUTE" else name
+    for path in (victim, out / "mine.txt"):
+        path.write_text("precious")
+    told = json.loads((out / "manifest.json").read_text())
+    told["shards"].append({**told["shards"][0], "name": name})
+    (out / generations.NEXT).write_text(json.dumps(told))
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    for again in (lambda: append(out, [parts / "more.h5"]), lambda: make(parts, out)):
+        with pytest.raises(UsageError, match=r"names what is no file of a data set\); nothing was removed"):
+            again()
+    (out / generations.NEXT).rename(out / "manifest.json")  # as if it were the data set's own
+    with pytest.raises(UsageError, match="is not a data set"):
+        make(parts, out)
+    before[out / "manifest.json"] = before.pop(out / generations.NEXT)
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
