@@ -21,6 +21,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 log = logging.getLogger("holoshard")
 RESULT = "result.json"  # in the run folder: what the command returns
+HERE = 1024  # processes that train starts on one machine
 OUTPUT = Output()
 
 
@@ -73,6 +74,8 @@ def train(
     size = nodes * per_node
     if nodes < 1 or per_node < 1:
         raise UsageError(f"--nodes {nodes} --per-node {per_node}: expected at least 1 of each")
+    if size > HERE:
+        raise UsageError(f"--nodes {nodes} --per-node {per_node}: {size} processes, expected at most {HERE}")
     if size > 1 and not is_launched():
         from .parallel.mesh import axis_sizes
 

@@ -32,16 +32,21 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> TrainConfig:
     """
     if not path.is_file():
         raise UsageError(f"no configuration {path}; start from one of configs/*.toml")
-    return parse_config(path.read_text(encoding="utf-8"), str(path), overrides)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a text, expected TOML in UTF-8: {error}") from error
+    return parse_config(text, str(path), overrides)
 
 
 def parse_config(text: str, source: str, overrides: Sequence[str] = ()) -> TrainConfig:
     """The same from the text of a file; `source` is its name in errors."""
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        config = build(TrainConfig, tomllib.loads(text), source)
+    except ValueError as error:  # of TOML, or of a number with thousands of digits
         raise ConfigError(f"{source}: not TOML: {error}") from error
-    config = build(TrainConfig, table, source)
+    except RecursionError:
+        raise ConfigError(f"{source}: nested too deeply, expected tables of keys") from None
     for key, value in parse_overrides(overrides):
         config = replace_key(config, key, value)
     check(config, f"{source} and {COMMAND_LINE}" if overrides else source)
@@ -80,6 +85,8 @@ def convert(value: Any, hint: Any, source: str, key: str) -> Any:
         if isinstance(value, list):
             return tuple(convert(v, arguments[0], source, f"{key}[{i}]") for i, v in enumerate(value))
         expected = "a list"
+    elif hint in (int, float) and isinstance(value, int) and value.bit_length() > 1000:
+        raise ConfigError(f"{source}: {key} is a number of {value.bit_length()} bits, expected at most 64")
     elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     elif isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
@@ -132,7 +139,7 @@ def read_text(text: str, hint: Any) -> Any:
         return text
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holoshard.shards.errors import ConfigError, UsageError
-from holoshard.train.config import TrainConfig
+from holoshard.train.config import TrainConfig, value_of
 from holoshard.train.configfile import dotted_keys, dump_config, load_config, parse_config
 from holoshard.train.model.transformer import parameter_count
 
@@ -115,6 +115,35 @@ def test_what_cannot_work_is_refused(text, expected):
         parse_config(text, "x.toml")
     assert str(error.value).startswith("x.toml")
     assert expected in str(error.value)
+
+
+def test_every_whole_number_has_a_limit():
+    for key in dotted_keys():
+        if type(value_of(TrainConfig(), key)) is int:
+            with pytest.raises(ConfigError, match=rf"{key} = 9{{20}}, expected .*\d") as error:
+                parse_config("", "x.toml", [f"--{key}", "9" * 20])
+            assert "\n" not in str(error.value)
+    with pytest.raises(ConfigError, match=r"threads = 1000000, expected 0 or more, at most 1024"):
+        parse_config("", "x.toml", ["--run.threads", "1000000"])
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"\xff\xfe\x00\x80", "not a text"),
+        (b"[optimizer]\nlr = 0x1" + b"0" * 400, "optimizer.lr is a number of 1601 bits"),
+        (b"[loss.kind_weights]\nKd = 1" + b"0" * 400, "kind_weights.Kd is a number of"),
+        (b"seed = 1" + b"0" * 5000, "not TOML"),
+        (b"x = " + b"[" * 5000 + b"]" * 5000, "nested too deeply|not TOML"),
+    ],
+    ids=["binary", "hexadecimal", "overflow", "digits", "nested"],
+)
+def test_a_file_that_is_no_configuration_is_named(tmp_path, content, expected):
+    path = tmp_path / "c.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=expected) as error:
+        load_config(path)
+    assert str(error.value).startswith(str(path))
 
 
 def test_no_such_file(tmp_path):

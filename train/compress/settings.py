@@ -29,8 +29,6 @@ def check_compression(config: TrainConfig, refuse: Callable[[str, str], None]) -
         refuse("compression.bits", "1 to 8")
     if compression.bits > 1 and config.packing != "eden":
         refuse("compression.bits", '1, or compression.kind = "eden": a sign has one bit')
-    if compression.warmup < 0:
-        refuse("compression.warmup", "0 or more")
     if compression.warmup and not is_onebit:
         refuse("compression.warmup", '0, or optimizer.kind = "onebit-adam"')
     if config.packing == "none":

@@ -26,7 +26,5 @@ def check_sparsity(sparsity: SparsityConfig, pipeline: int, refuse: Callable[[st
         refuse("sparsity.keep", "a share of the heads above 0 and up to 1")
     if not 0 <= sparsity.start < sparsity.end <= 1:
         refuse("sparsity.end", f"a share of the run after sparsity.start = {sparsity.start}, up to 1")
-    if sparsity.every < 1:
-        refuse("sparsity.every", "at least 1")
     if sparsity.keep < 1 and pipeline > 1:
         refuse("sparsity.keep", "1 with a pipeline, whose stages do not know each other's heads")
