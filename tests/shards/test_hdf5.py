@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import h5py
@@ -55,6 +58,19 @@ def test_the_plain_reader_of_format_md_agrees(tmp_path, codec):
     dataset, read = open_dataset(tmp_path / "part.h5"), reader_from_format(0)
     for i, complex_ in enumerate(dataset):
         assert_agrees(read(tmp_path / "part.h5", i), complex_)
+
+
+@pytest.mark.parametrize(("codec", "readable"), [("blosc", False), ("gzip", True), ("none", True)])
+def test_h5py_without_plugins_reads_what_the_documents_say(tmp_path, codec, readable):
+    write_part(tmp_path / "part.h5", random_complexes(4), codecs=codecs_named(codec))
+    read = "import h5py, sys; h5py.File(sys.argv[1])['atom/position'][:1]"
+    plain = {k: v for k, v in os.environ.items() if k != "HDF5_PLUGIN_PATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", read, str(tmp_path / "part.h5")], capture_output=True, text=True, env=plain
+    )
+    assert (done.returncode == 0) is readable, done.stderr
+    readme = Path(holoshard.__file__).with_name("README.md").read_text()
+    assert all("--codec gzip" in text and "pip install hdf5plugin" in text for text in (FORMAT, readme))
 
 
 def test_format_md_names_every_field_and_word():
