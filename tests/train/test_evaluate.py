@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -117,6 +118,28 @@ def test_what_is_resampled():
     assert groups_of(told, "none") == ("complex", None)
     assert judge(told, {}, n_boot=30)["n_units"] == 2
     assert judge(told, {}, n_boot=30, group="none")["n_units"] == 40
+
+
+@pytest.mark.parametrize(
+    ("n", "words"),
+    [(2, "drawn from 2 clusters: too few for an interval"), (4, "4 clusters: too few for an interval"),
+     (5, "5 clusters: too few for an interval to be trusted"), (9, "to be trusted"), (10, None)],
+)  # fmt: skip
+def test_few_clusters_are_warned_of(n, words):
+    labels = tuple(f"c{i % n}" for i in range(40))
+    result = judge(replace(table(), cluster=labels), {"zero": np.zeros(40)}, n_boot=50)
+    assert result["n_units"] == n
+    assert (result["rmse_ci"] is None) is (n < 5)
+    assert (result["baselines"]["zero"]["difference"]["rmse_ci"] is None) is (n < 5)
+    told = {"run": "r", "split": "test", "n_synthetic": 0, "baselines_left_out": {}, "against": {}}
+    shown = table_of({**result, **told})
+    assert ("95 % intervals" in shown) is (n >= 5)
+    if words is None:
+        assert result["warning"] is None
+        assert "warning" not in shown
+    else:
+        assert result["warning"].endswith(words)
+        assert shown.endswith(f"warning: {result['warning']}")
 
 
 def test_by_kind_and_by_target():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -103,6 +104,14 @@ def test_figures_are_those_of_the_evaluation(run):
     assert "this run - mean" in text
     assert "1,234 parameters" in text
     assert "50 draws of 9 clusters" in text
+    assert "drawn from 9 clusters: too few for an interval to be trusted" in text
+    assert "leaves out 0" not in text
+    path = run / "evaluation-test.json"
+    for n, brackets, differ in ((2, False, False), (10, True, True)):
+        path.write_text(json.dumps({**result, "n_units": n}), encoding="utf-8")
+        text = write_report(run).read_text(encoding="utf-8")
+        assert ("Brackets are" in text, "leaves out 0" in text) == (brackets, differ)
+        assert ("drawn from 2 clusters: too few for an interval." in text) is (n == 2)
 
 
 def test_what_comes_from_data_is_no_markup(run):

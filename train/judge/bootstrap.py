@@ -19,6 +19,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 LEVEL: Final = 0.95
+# Intervals from few groups are too narrow (Cameron, Gelbach, Miller, doi:10.1162/rest.90.3.414). Of n units
+# there are C(2n - 1, n) different draws: 3 of two, 35 of four, fewer than a tail of 2.5 % can be read from.
+FEWEST: Final = 5  # units that give an interval
+TRUSTED: Final = 10  # units whose interval needs no warning
 ELEMENTS: Final = 1 << 20  # weights held at once; bounds memory, not the result
 
 
@@ -35,6 +39,19 @@ def units(groups: Sequence[Any] | NDArray[Any] | None, n: int) -> Ints:
         unknown = label is None or label == ""
         result[row] = numbers.setdefault((row, None) if unknown else label, len(numbers))
     return result
+
+
+def counted(n: int, unit: str) -> str:
+    """So many units in words: "1 cluster", "7 complexes"."""
+    return f"{n} {unit}" if n == 1 else f"{n} {unit}{'es' if unit == 'complex' else 's'}"
+
+
+def doubt(n_units: int, unit: str) -> str | None:
+    """What is wrong with an interval that is drawn from so many units; None if nothing."""
+    if n_units >= TRUSTED:
+        return None
+    too_few = "too few for an interval" + (" to be trusted" if n_units >= FEWEST else "")
+    return f"drawn from {counted(n_units, unit)}: {too_few}"
 
 
 def weights(unit: Ints, n_boot: int, seed: int) -> Iterator[Floats]:

@@ -17,7 +17,7 @@ from ...shards.errors import UsageError
 from ...shards.read.dataset import Dataset, open_dataset
 from .atomic import write_text
 from .baselines import BASELINES, predict_baselines
-from .bootstrap import Floats
+from .bootstrap import FEWEST, Floats, counted, doubt
 from .metrics import TARGET_SIZES, by_label, casf, paired, summarise
 from .predictions import PredictionTable, labels_of, read_predictions, write_predictions
 
@@ -95,6 +95,7 @@ def judge(table: PredictionTable, simpler: Mapping[str, Floats], *, group: Group
     return {
         **summary,
         "unit": unit,
+        "warning": doubt(summary["n_units"], unit),
         "casf": casf(summary),
         "by_kind": by_label(table.kind, table.pk, table.predicted, **whole),
         "by_target": {t: s for t, s in targets.items() if s["n_exact"] >= TARGET_SIZES["within_target"]},
@@ -152,11 +153,10 @@ def _against(table: PredictionTable, run: Path, split: str, group: Group, n_boot
 def table_of(result: Mapping[str, Any]) -> str:
     """The evaluation as text for a terminal."""
     bounds = f" and {result['n_censored']} bounds" if result["n_censored"] else ""
-    head = (
-        f"{result['run']}, {result['split']}: {result['n_exact']} measured{bounds}; "
-        f"95 % intervals from {result['n_boot']} draws of {result['n_units']} "
-        f"{result['unit']}{'es' if result['unit'] == 'complex' else 's'}"
-    )
+    head = f"{result['run']}, {result['split']}: {result['n_exact']} measured{bounds}"
+    if result["n_units"] >= FEWEST:
+        drawn = counted(result["n_units"], result["unit"])
+        head += f"; 95 % intervals from {result['n_boot']} draws of {drawn}"
     rows = [("", list(SHOWN.values())), ("model", _figures(result))]
     for name, other in {**result["baselines"], **result["against"]}.items():
         rows += [(name, _figures(other)), ("  model - it", _figures(other["difference"], sign="+"))]
@@ -174,6 +174,8 @@ def table_of(result: Mapping[str, Any]) -> str:
         notes.append(
             f"synthetic: {result['n_synthetic']} of {result['n_predicted']} complexes were not measured"
         )
+    if result["warning"]:
+        notes.append(f"warning: {result['warning']}")
     return "\n".join([head, *(line.rstrip() for line in lines), *notes])
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...shards.errors import DataError
-from .bootstrap import Floats, Ints, interval, units, weights
+from .bootstrap import FEWEST, Floats, Ints, interval, units, weights
 from .correlation import ROUNDING, moments, ratio, spearman
 
 Labels = Sequence[str] | NDArray[Any]
@@ -113,7 +113,7 @@ def _figures(rows: Rows, judge: Callable[[Floats], dict[str, Floats]], n_boot: i
         return dict.fromkeys((*STATISTICS, *(f"{name}_ci" for name in STATISTICS)))
     point = judge(np.ones((1, len(rows.true))))
     pieces: list[dict[str, Floats]] = []
-    if rows.n_units > 1:  # one unit alone would be drawn again and again
+    if rows.n_units >= FEWEST:
         pieces = [judge(w) for w in weights(rows.unit, n_boot, seed)]
     result: dict[str, Any] = {}
     for name in STATISTICS:
@@ -189,8 +189,8 @@ def summarise(y_true: ArrayLike, y_pred: ArrayLike, groups: Labels | None = None
     Returns
     -------
     ``n`` labelled rows = ``n_exact`` + ``n_censored``; each of STATISTICS by its name, with its 95 %
-    percentile interval ``[low, high]`` as ``<name>_ci``; ``n_targets`` that ``within_target`` and
-    ``ranking`` looked at; ``censored``.
+    percentile interval ``[low, high]`` as ``<name>_ci``, None from fewer than 5 units; ``n_targets`` that
+    ``within_target`` and ``ranking`` looked at; ``censored``.
 
     Raises
     ------
@@ -230,7 +230,8 @@ def paired(y_true: ArrayLike, y_pred: ArrayLike, y_other: ArrayLike, groups: Lab
     """Difference of each of STATISTICS, y_pred minus y_other, with intervals from the same resamples.
 
     Two predictors err on the same complexes, so the difference is known better than the two intervals
-    suggest. An interval without 0 says that they differ; see :func:`summarise` for the parameters.
+    suggest. An interval without 0 says that they differ, if it is drawn from ten units or more; see
+    :func:`summarise` for the parameters.
     """
     true = _array(y_true, "y_true")
     first = _array(y_pred, "y_pred", len(true), finite=True)

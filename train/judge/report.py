@@ -16,6 +16,7 @@ from ... import __version__
 from ...shards.complex import KINDS, Flag
 from . import figures, page
 from .atomic import write_text
+from .bootstrap import FEWEST, counted, doubt
 from .evaluate import SHOWN, figure_text
 from .pocket import pockets
 from .predictions import PredictionTable
@@ -98,9 +99,12 @@ def _headline(run: Run) -> str:
             for name, label in names.items()
             if result.get(name) is not None
         ]
+        brackets = f" Brackets are 95 % bootstrap intervals: {_resampling(result)}."
+        doubtful = _doubt(result)
         note = (
-            f"{result.get('n_exact', 0)} measured complexes of the {split} split. Brackets are 95 % "
-            f"bootstrap intervals: {_resampling(result)}. RMSE and MAE in pK units."
+            f"{result.get('n_exact', 0)} measured complexes of the {split} split."
+            f"{brackets if result.get('n_units', 0) >= FEWEST else ''} RMSE and MAE in pK units."
+            f"{f' Warning: {doubtful}.' if doubtful else ''}"
         )
         return page.tiles(items) + page.paragraph(note, "quiet")
     return page.paragraph("This run has not been evaluated; do so with: holoshard eval", "quiet")
@@ -108,9 +112,12 @@ def _headline(run: Run) -> str:
 
 def _resampling(result: Mapping[str, Any]) -> str:
     unit = str(result.get("unit", "complex"))
-    units = f"{result.get('n_units', 0)} {unit}{'es' if unit == 'complex' else 's'}"
     whole = "" if unit == "complex" else ", each drawn whole"
-    return f"{result.get('n_boot', 0)} draws of {units}{whole}"
+    return f"{result.get('n_boot', 0)} draws of {counted(result.get('n_units', 0), unit)}{whole}"
+
+
+def _doubt(result: Mapping[str, Any]) -> str | None:
+    return doubt(result.get("n_units", 0), str(result.get("unit", "complex")))
 
 
 def _value(value: float | None) -> str:
@@ -152,11 +159,12 @@ def _bounds(censored: Mapping[str, Any]) -> str:
 
 
 def _baselines(run: Run) -> list[str]:
-    parts = list[str]()
+    parts, doubtful = list[str](), False
     for split, result in run.evaluations.items():
         others = {**result.get("baselines", {}), **result.get("against", {})}
         if not others:
             continue
+        doubtful |= _doubt(result) is not None
         rows = [_row("this run", result)]
         for name, other in others.items():
             rows += [_row(name, other), _row(f"this run - {name}", other["difference"], "+")]
@@ -166,9 +174,10 @@ def _baselines(run: Run) -> list[str]:
         missing = result.get("baselines_left_out", {})
         parts += [page.paragraph(f"{name} left out: {why}", "quiet") for name, why in missing.items()]
     if parts:
+        differ = "" if doubtful else "An interval that leaves out 0 says they differ. "
         note = (
-            "Differences are paired: both predictors are judged on the same resamples. An interval that "
-            "leaves out 0 says they differ. Lower RMSE and MAE, higher correlations are better."
+            f"Differences are paired: both predictors are judged on the same resamples. {differ}"
+            "Lower RMSE and MAE, higher correlations are better."
         )
         parts.append(page.paragraph(note, "quiet"))
     return parts
