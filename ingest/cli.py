@@ -18,6 +18,7 @@ from .reasons import REASONS
 from .refused import collect
 from .sites import find_sites
 from .sources.layouts import choose, items
+from .survey import survey
 
 
 def ingest(
@@ -65,7 +66,7 @@ def ingest(
     chosen = [choose(path, layout, labels) for path in sources]
     options = options or IngestOptions()
     apart = options.merge == "separate"
-    total = sum(1 for _ in items(chosen, apart=apart))
+    found = survey(chosen, apart=apart)
     summary = run(
         items(chosen, apart=apart),
         out,
@@ -73,7 +74,8 @@ def ingest(
         expand=find_sites,
         options=options,
         engine=engine,
-        total=total,
+        total=found.n_items,
+        notes={"unused_files": found.unused},
     )
     layouts = {str(one.request.tree.path): one.source.name for one in chosen}
     unread = [str(one.request.tree.path / name) for one in chosen for name in one.unread]
@@ -106,6 +108,12 @@ def _lines(summary: dict[str, Any], out: Path) -> list[str]:
     if summary["repairs"]:
         said = ", ".join(f"{code} {count}" for code, count in summary["repairs"].items())
         lines.append(f"repairs: {said}")
+    if summary["unused_files"]:
+        said = ", ".join(f"{count} {end}" for end, count in summary["unused_files"].items())
+        lines.append(
+            f"warning: {sum(summary['unused_files'].values())} files belong to no complex: {said}; "
+            "ingest them apart, or name another --layout"
+        )
     if summary["unread_tables"]:
         lines.append(f"tables not read (why: see above): {', '.join(summary['unread_tables'])}")
     return [*lines, f"ledger: {out / 'ledger.parquet'}"]

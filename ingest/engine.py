@@ -16,7 +16,7 @@ import time
 import uuid
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -70,6 +70,7 @@ def run(
     expand: Expand | None = None,
     engine: EngineOptions | None = None,
     total: int | None = None,
+    notes: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Read all items into ``out``: ``parts/``, ``ledger.parquet``, ``summary.json``; the summary comes back.
 
@@ -80,6 +81,7 @@ def run(
     expand : finds the sites of an item that has ``sites`` set; importable by workers
     options : a dataclass, handed to ``process``; part of what decides whether earlier work still holds
     total : the number of items, if known, for the time left
+    notes : what else the summary shall say
 
     Raises UsageError if another run writes to ``out``. Nothing kept is no error here.
     """
@@ -104,7 +106,7 @@ def run(
         job.work.mkdir(parents=True)
         tasks = cut(_once(items), engine.task_size, prior)
         outcomes = _stream(job, tasks, engine, total)
-        return _finish(job, outcomes, prior, engine, start)
+        return _finish(job, outcomes, prior, engine, start, notes or {})
 
 
 def cut(items: Iterable[Item | Rejection], size: int, prior: ledger.Prior) -> Iterator[Task]:
@@ -170,7 +172,12 @@ def _stream(job: Job, tasks: Iterator[Task], engine: EngineOptions, total: int |
 
 
 def _finish(
-    job: Job, outcomes: list[Outcome], prior: ledger.Prior, engine: EngineOptions, start: float
+    job: Job,
+    outcomes: list[Outcome],
+    prior: ledger.Prior,
+    engine: EngineOptions,
+    start: float,
+    notes: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Settle what only the whole run can tell, write ledger and summary, then sweep."""
     receipts = [job.work / f"{number:08d}.parquet" for number in sorted(o.number for o in outcomes)]
@@ -181,6 +188,7 @@ def _finish(
     parts = sorted(set(rows["part"].to_list()) - {""})
     summary = {
         **ledger.account(rows),
+        **notes,
         "removed": prior.n_kept_beside(rows["id"]),
         "reused": sum(outcome.reused for outcome in outcomes),
         "parts": len(parts),

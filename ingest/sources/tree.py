@@ -60,6 +60,11 @@ class Tree:
         """The folder that relative paths of this source start from."""
         return self.path if self.is_folder else self.path.parent
 
+    @property
+    def is_walked(self) -> bool:
+        """True if all names are known already, so that asking for them costs nothing."""
+        return "names" in vars(self)
+
     @cached_property
     def names(self) -> list[str]:
         """Every file, sorted; entries of an archive that must not be read are no files."""
