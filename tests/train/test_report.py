@@ -106,6 +106,7 @@ def test_figures_are_those_of_the_evaluation(run):
     assert "50 draws of 9 clusters" in text
     assert "drawn from 9 clusters: too few for an interval to be trusted" in text
     assert "leaves out 0" not in text
+    (run / "evaluation-valid.json").unlink()
     path = run / "evaluation-test.json"
     for n, brackets, differ in ((2, False, False), (10, True, True)):
         path.write_text(json.dumps({**result, "n_units": n}), encoding="utf-8")
