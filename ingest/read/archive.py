@@ -15,7 +15,7 @@ import tarfile
 import zipfile
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -27,13 +27,16 @@ from numcodecs import zstd
 
 from ...shards.errors import StructureError
 from ..item import Locator
+from .frames import MAGIC as ZSTD
+from .frames import most
 
 igzip: Any = untyped_igzip
 IsalError: Any = isal_zlib.IsalError
 
 MAX_BYTES: Final = 1 << 30  # of one file, unpacked: no structure is larger, a decompression bomb is
 GZIP: Final = b"\x1f\x8b"
-ZSTD: Final = b"\x28\xb5\x2f\xfd"
+DEFLATE_RATIO: Final = 1032  # Deflate cannot expand more: 258 bytes of two bits
+PIECE: Final = 1 << 14
 ZIP_HEADERS: Final = (b"PK\x03\x04", b"PK\x05\x06")
 KEPT_BYTES: Final = 32 << 20  # of a compressed tar that were passed and may be asked for soon
 
@@ -129,24 +132,41 @@ def inflate(raw: bytes, name: str) -> bytes:
     """Undo gzip or Zstandard, told by the first bytes; other content comes back as it is."""
     try:
         if raw[:2] == GZIP:
-            data = _gunzip(raw)
-        elif raw[:4] == ZSTD:
-            data = bytes(zstd.decompress(raw))
-        else:
-            return raw
+            _check_unpacked(name, len(raw), _gzip_sizes(raw))
+            return cast(bytes, igzip.decompress(raw))
+        if raw[:4] == ZSTD:
+            if most(raw) > MAX_BYTES:
+                raise StructureError("too_large", f"{name} unpacks to more than {MAX_BYTES} bytes")
+            return bytes(zstd.decompress(raw))
+        return raw
     except (OSError, EOFError, ValueError, RuntimeError, zlib.error, IsalError) as error:
         raise StructureError("file_unreadable", f"{name} is cut short or broken: {error}") from error
-    if len(data) > MAX_BYTES:
-        raise StructureError("too_large", f"{name} unpacks to more than {MAX_BYTES} bytes")
-    return data
 
 
-def _gunzip(raw: bytes) -> bytes:
-    # Deflate cannot expand more than 1,032 times, so most files are safe to unpack in one go.
-    if len(raw) * 1032 <= MAX_BYTES:
-        return cast(bytes, igzip.decompress(raw))
+def _check_unpacked(name: str, packed: int, sizes: Iterable[int]) -> None:
+    """Refuse a file whose unpacked pieces, of these sizes, come to more than may be held.
+
+    Most files are too small for that whatever they hold, and ``sizes`` is not asked for.
+    """
+    if packed * DEFLATE_RATIO <= MAX_BYTES:
+        return
+    total = 0
+    for size in sizes:
+        total += size
+        if total > MAX_BYTES:
+            raise StructureError("too_large", f"{name} unpacks to more than {MAX_BYTES} bytes")
+
+
+def _gzip_sizes(raw: bytes) -> Iterator[int]:
     with igzip.IGzipFile(fileobj=io.BytesIO(raw)) as stream:
-        return cast(bytes, stream.read(MAX_BYTES + 1))
+        while data := stream.read(1 << 20):
+            yield len(data)
+
+
+def _deflated_sizes(data: bytes) -> Iterator[int]:
+    inflater = isal_zlib.decompressobj(-15)
+    for at in range(0, len(data), PIECE):
+        yield len(inflater.decompress(data[at : at + PIECE]))
 
 
 def archive_kind(path: Path) -> Kind:
@@ -273,20 +293,19 @@ class _Archive:
     def _read_zip(self, offset: int, size: int) -> bytes:
         """Local header (30 bytes, name, extra; APPNOTE 4.3.7), then the data."""
         header = _exactly(os.pread(self.file.fileno(), 30, offset), 30)
-        magic, _, _, method, *_, name, extra = struct.unpack("<4s5H3I2H", header)
+        magic, _, _, method, *_, unpacked, name, extra = struct.unpack("<4s5H3I2H", header)
         if magic != ZIP_HEADERS[0]:
             raise zipfile.BadZipFile("no local header where the directory says")
+        if MAX_BYTES < unpacked < 0xFFFFFFFF:  # which means that the extra fields tell it
+            raise StructureError("too_large", f"a member of {self.path} unpacks to {unpacked} bytes")
         data = _exactly(os.pread(self.file.fileno(), size, offset + 30 + name + extra), size)
         if method == zipfile.ZIP_STORED:
             return data
         if method != zipfile.ZIP_DEFLATED:
             raise zipfile.BadZipFile(f"compression method {method}; stored and deflated are read")
+        _check_unpacked(f"a member of {self.path}", size, _deflated_sizes(data))
         inflater = zlib.decompressobj(-15)
-        plain = inflater.decompress(data, MAX_BYTES)
-        if inflater.unconsumed_tail:
-            raise StructureError(
-                "too_large", f"a member of {self.path} unpacks to more than {MAX_BYTES} bytes"
-            )
+        plain = inflater.decompress(data)
         if not inflater.eof:
             raise EOFError("the compressed data is cut short")
         return plain

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from holoshard.ingest.item import Locator
-from holoshard.ingest.read import archive
+from holoshard.ingest.read import archive, frames
 from holoshard.shards.errors import StructureError
 
 TEXT = b"ATOM  some text\n" * 40
@@ -114,6 +114,55 @@ def test_a_bomb_is_refused(tmp_path, monkeypatch):
     assert fault(Locator(tmp_path / "bomb.gz")) == "too_large"
     write_archive(tmp_path / "bomb.zip", {"a": b"x" * (3 << 20)})
     assert fault(Locator(tmp_path / "bomb.zip", "a")) == "too_large"
+    for name, pack in (("whole", zstandard.compress), ("stream", zstd_stream)):
+        (tmp_path / name).write_bytes(pack(b"x" * (3 << 20)))
+        assert fault(Locator(tmp_path / name)) == "too_large"
+
+
+def test_a_bomb_is_refused_before_it_is_in_memory(tmp_path, monkeypatch):
+    """Zeros, with and without a size that is told; what lies about its size is broken."""
+    import resource
+
+    size = 150_000_000
+    monkeypatch.setattr(archive, "MAX_BYTES", 1 << 27)
+    with (
+        zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as packed,
+        packed.open("a", "w") as file,
+    ):
+        for _ in range(150):
+            file.write(bytes(1_000_000))
+    lie = bytearray((tmp_path / "a.zip").read_bytes())
+    lie[22:26] = bytes(4)  # the local header's, as where a descriptor follows
+    (tmp_path / "lie.zip").write_bytes(lie)
+    packer = zstandard.ZstdCompressor().compressobj()
+    stream = b"".join(packer.compress(bytes(1_000_000)) for _ in range(150)) + packer.flush()
+    (tmp_path / "a.zst").write_bytes(stream)
+    told = (
+        zstandard.MAGIC_NUMBER.to_bytes(4, "little") + bytes([0b11100000]) + (size // 2).to_bytes(8, "little")
+    )
+    (tmp_path / "lie.zst").write_bytes(told + bytes([1, 0, 0]))  # an empty block, and the last
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for name, member, reason in (("a.zip", "a", "too_large"), ("lie.zip", "a", "too_large"),
+                                 ("a.zst", "", "too_large"), ("lie.zst", "", "file_unreadable")):  # fmt: skip
+        assert fault(Locator(tmp_path / name, member)) == reason
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KiB
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 300, 65_791, 65_792, 131_072, 131_073, 400_000])
+def test_what_zstandard_unpacks_to_is_told_by_its_headers(size):
+    """Exactly, where the size is told; else within a block."""
+    data = random.Random(size).randbytes(size // 2) + bytes(size - size // 2)
+    for checksum in (False, True):
+        packer = zstandard.ZstdCompressor(write_checksum=checksum)
+        whole = packer.compress(data)
+        assert frames.most(whole) == size
+        assert frames.most(whole + b"\x50\x2a\x4d\x18\x02\0\0\0ab" + whole) == 2 * size
+        packed = packer.compressobj()
+        stream = packed.compress(data) + packed.flush()
+        assert size <= frames.most(stream) <= size + 2 * frames.BLOCK
+        for broken in (whole[:-6], stream[:-6], whole + b"junk"):
+            with pytest.raises(ValueError, match=r"cut short|is none"):
+                frames.most(broken)
 
 
 @pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.zip"])
