@@ -14,6 +14,7 @@ from ..shards.console import Output
 from ..shards.errors import UsageError
 from .configfile import load_config
 from .launch import is_launched, launch
+from .limits import PROCESSES
 
 # Read by OpenMP when torch is imported, which the commands do: threads that wait for each other by turning
 # in circles make a step fifty times slower as soon as anything else wants their cores.
@@ -303,6 +304,13 @@ def plan(
 
     if nodes < 1 or gpus_per_node < 1:
         raise UsageError(f"--nodes {nodes} --gpus-per-node {gpus_per_node}: expected at least 1 of each")
+    if nodes * gpus_per_node > PROCESSES:
+        raise UsageError(
+            f"--nodes {nodes} --gpus-per-node {gpus_per_node}: expected at most {PROCESSES} processes"
+        )
+    for option, value in (("tflops", tflops), ("link", link), ("network", network)):
+        if not 1e-6 <= value <= 1e12:  # neither is NaN
+            raise UsageError(f"--{option} {value}: expected a number above 0, from 1e-6 to 1e12")
     try:
         size = parse_size(memory)
     except CacheError as error:

@@ -120,3 +120,16 @@ def test_command(tmp_path, capsys):
     assert main(["plan", str(path), "--gpus-per-node", "2", "--memory", "1KiB"]) == 1
     assert "nothing fits" in capsys.readouterr().out
     assert main(["plan", str(path), "--gpus-per-node", "3"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("tflops", "0"), ("tflops", "nan"), ("link", "-1"), ("link", "inf"), ("network", "nan"),
+     ("nodes", "1000000000"), ("gpus-per-node", "65537")],
+)  # fmt: skip
+def test_machines_that_cannot_be_are_refused(tmp_path, capsys, option, value):
+    (tmp_path / "small.toml").write_text("[model]\nwidth = 32\n")
+    assert main(["plan", str(tmp_path / "small.toml"), f"--{option}={value}", "--json"]) == 2
+    told = capsys.readouterr()
+    assert f"--{option}" in told.err
+    assert "NaN" not in told.out
