@@ -132,6 +132,13 @@ class Tree:
         return found, faults
 
 
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself leads nowhere
+        return False
+
+
 def _files(root: Path) -> Iterator[str]:
     """Breadth first, so that a glance sees the shape; a linked folder is entered once, so loops end.
 
@@ -146,7 +153,7 @@ def _files(root: Path) -> Iterator[str]:
                     name = f"{folder}/{entry.name}" if folder else entry.name
                     if entry.name.startswith("."):
                         continue
-                    if entry.is_dir():
+                    if _is_folder(entry):
                         real = os.path.realpath(entry.path) if entry.is_symlink() else ""
                         if real not in linked:
                             deeper.append(name)

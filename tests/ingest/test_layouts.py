@@ -9,9 +9,10 @@ import pytest
 from trees import items, touch
 
 from holoshard.ingest.item import Item, Rejection
+from holoshard.ingest.read.archive import load
 from holoshard.ingest.sources.layouts import LAYOUTS, choose, named
 from holoshard.ingest.sources.tree import Tree
-from holoshard.shards.errors import UsageError
+from holoshard.shards.errors import StructureError, UsageError
 
 # What the raw layouts of the shared pack are, and how many items and refusals each names.
 SHARED = {
@@ -90,3 +91,14 @@ def test_links_to_folders_end(tmp_path):
     (tmp_path / "b" / "link").symlink_to(tmp_path / "a" / "sub")
     assert Tree(tmp_path / "a").names == ["sub/y.pdb", "x.pdb"]
     assert "link/y.pdb" in Tree(tmp_path / "b").names
+
+
+def test_a_link_to_itself_is_one_that_leads_nowhere(tmp_path):
+    touch(tmp_path / "a", "1abc/1abc_protein.pdb", "1abc/1abc_ligand.sdf", "2abc/2abc_protein.pdb")
+    for name in ("self", "2abc/2abc_ligand.sdf"):
+        (tmp_path / "a" / name).symlink_to(Path(name).name)
+    assert {"self", "2abc/2abc_ligand.sdf", "1abc/1abc_ligand.sdf"} <= set(Tree(tmp_path / "a").names)
+    assert [item.id for item in items(tmp_path / "a")] == ["1abc", "2abc"]
+    with pytest.raises(StructureError) as caught:
+        load(Tree(tmp_path / "a").locator("2abc/2abc_ligand.sdf"))
+    assert caught.value.reason == "file_unreadable"
