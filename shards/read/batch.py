@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import MissingExtraError
 from ..permutation import uniforms
 
 if TYPE_CHECKING:
@@ -72,6 +73,14 @@ class Batch:
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)
 
+    def keys(self) -> KeysView[str]:
+        """The keys of the arrays, so that ``dict(batch)`` is the columns."""
+        return self.columns.keys()
+
+    def items(self) -> ItemsView[str, Array]:
+        """The arrays with their keys."""
+        return self.columns.items()
+
     @property
     def size(self) -> int:
         """Complexes here."""
@@ -101,9 +110,12 @@ class Batch:
 
         uint16 and uint32 become int32 and int64, since torch computes little with them. On the CPU the
         other tensors share memory with the batch. ``pin`` puts them in page-locked memory first, so that
-        the copy to a CUDA device runs beside the computation.
+        the copy to a CUDA device runs beside the computation. MissingExtraError without torch.
         """
-        import torch as th
+        try:
+            import torch as th
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("torch", "train") from error
 
         tensors = {}
         for key, array in {**self.columns, "index": self.index}.items():

@@ -75,7 +75,13 @@ class Dataset(Sequence[Complex]):
         """The complex at a row, or a list of them for a slice."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        row = operator.index(index)
+        try:
+            row = operator.index(index)
+        except TypeError:
+            raise TypeError(
+                f"a data set is indexed by a row or a slice, not {index!r}; dataset.select([id]) gives the "
+                "rows of ids, dataset.ids() all ids, dataset.column(name) a column"
+            ) from None
         if row < 0:
             row += len(self)
         if not 0 <= row < len(self):
@@ -169,13 +175,13 @@ class Dataset(Sequence[Complex]):
 
         ``options`` are those of :class:`~holoshard.shards.read.stream.Stream` (seed, epoch, rank,
         world_size, shuffle, drop_last, skip, ...) and of its ``StreamOptions`` (fields, max_atoms,
-        layout, threads, fetch, ...).
+        layout, threads, fetch, ...). UsageError for a field or a column of weights that is not here.
         """
         from .making import make_stream
 
         chosen = self.indices(split) if rows is None else np.asarray(rows, np.int64)
         if isinstance(weights, str):
-            weights = self.column(weights)[chosen].astype(np.float64)
+            weights = self._weights(weights)[chosen]
         stream = make_stream(self, chosen, batch_size, memory, {"weights": weights, **options})
         if len(chosen) and not len(stream):
             raise UsageError(
@@ -183,6 +189,21 @@ class Dataset(Sequence[Complex]):
                 "less, or for the last, smaller batch with drop_last=False"
             )
         return stream
+
+    def _weights(self, name: str) -> NDArray[np.float64]:
+        try:
+            column = self.column(name)
+        except UsageError as error:
+            raise UsageError(
+                f"weights: {error}. A column of the label table becomes one with "
+                f"holoshard shard --number {name}"
+            ) from error
+        if column.dtype.kind not in "biuf" or column.ndim != 1:
+            raise UsageError(
+                f"weights: column {name!r} is not one number a complex; holoshard shard --number NAME makes "
+                "such a column of one of the label table"
+            )
+        return column.astype(np.float64)
 
     def _read_column(self, name: str) -> NDArray[Any]:
         field = self.manifest.fields.get(name)

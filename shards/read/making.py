@@ -32,6 +32,7 @@ def make_stream(
     names = {f.name for f in fields(StreamOptions)}
     how = StreamOptions(**{k: v for k, v in options.items() if k in names})
     own = {k: v for k, v in options.items() if k not in names}
+    _check_fields(dataset, how)
     if memory is not None:
         if own.get("window") is not None:
             raise UsageError("memory says how long the window is; give memory or window, not both")
@@ -49,6 +50,18 @@ def make_stream(
         blocks, np.searchsorted(distinct, rows), lengths[distinct], batch_size=batch_size,
         fingerprint=f"{fingerprint} rows {chosen}", options=how, index=distinct, **own,
     )  # fmt: skip
+
+
+def _check_fields(dataset: Dataset, how: StreamOptions) -> None:
+    known = [*dataset.manifest.fields, ATOM_RESIDUE_TYPE]
+    asked = [how.fields] if isinstance(how.fields, str) else how.fields or ()
+    unknown = [key for key in asked if key not in known]
+    if unknown or isinstance(how.fields, str):
+        what = f"no field {unknown[0]!r}" if unknown else f"a list of names, not the text {how.fields!r}"
+        raise UsageError(
+            f"stream(fields=...): {what}; there are: {', '.join(known)}. A column of numbers of the label "
+            "table becomes a field with holoshard shard --number"
+        )
 
 
 def _window(dataset: Dataset, rows: Rows, batch_size: int, memory: int, how: StreamOptions) -> int:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,7 +12,7 @@ from make_datasets import write_dataset
 from random_complexes import assert_same, random_complexes
 
 from holoshard import open_dataset
-from holoshard.shards.errors import FormatError, UsageError
+from holoshard.shards.errors import FormatError, MissingExtraError, UsageError
 from holoshard.shards.make.writer import write_part
 from holoshard.shards.read import source as source_module
 
@@ -225,3 +226,33 @@ def test_words_of_a_newer_vocabulary_are_refused_by_name(tmp_path, complexes):
     write_part(tmp_path / "part.h5", complexes[:1])
     with pytest.raises(FormatError, match="pk_kind is 99, known are 0 to"):
         complex_at(newer, 0)
+
+
+def test_wrong_calls_say_what_to_do(folder):
+    dataset = open_dataset(folder)
+    with pytest.raises(TypeError, match=r"not 'c0001'; dataset.select\(\[id\]\) gives the rows of ids"):
+        dataset["c0001"]
+    for memory in (None, 1 << 30):
+        with pytest.raises(UsageError, match=r"no field 'colour'; there are: .*position.*atom_residue_type"):
+            dataset.stream(fields=["pk", "colour"], memory=memory)
+    with pytest.raises(UsageError, match="a list of names, not the text 'pk'"):
+        dataset.stream(fields="pk")
+    with pytest.raises(UsageError, match=r"no column 'trust'; .*holoshard shard --number trust"):
+        dataset.stream(weights="trust")
+    with pytest.raises(UsageError, match=r"'id' is not one number a complex; .*--number"):
+        dataset.stream(weights="id")
+    assert dataset.stream(fields=["atom_residue_type"], weights="n_atoms").weights is not None
+
+
+def test_a_batch_is_a_dictionary_of_its_columns(folder):
+    batch = next(iter(open_dataset(folder).stream(batch_size=4, fields=["pk", "element"], threads=0)))
+    found = dict(batch)
+    assert set(found) == set(batch.keys()) == {"pk", "element", "atom_mask", "ligand_mask"}
+    assert all(found[key] is array is batch[key] for key, array in batch.items())
+
+
+def test_tensors_without_torch_name_the_extra(folder, monkeypatch):
+    batch = next(iter(open_dataset(folder).stream(batch_size=4, fields=["pk"], threads=0)))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match=r"'torch'.*holoshard\[train\]"):
+        batch.torch()
