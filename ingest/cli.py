@@ -18,7 +18,7 @@ from .reasons import REASONS
 from .refused import collect
 from .sites import find_sites
 from .sources.layouts import choose, items
-from .survey import survey
+from .survey import refuse_another_source, survey
 
 
 def ingest(
@@ -29,6 +29,7 @@ def ingest(
     layout: str = "auto",
     labels: Path | None = None,
     collect_refused: bool = False,
+    replace: Annotated[bool, Parameter(negative=())] = False,
     options: Annotated[IngestOptions | None, Parameter(name="*")] = None,
     engine: Annotated[EngineOptions | None, Parameter(name="*")] = None,
     output: Annotated[Output | None, Parameter(name="*")] = None,
@@ -57,6 +58,8 @@ def ingest(
         Table (CSV, TSV, Parquet): with file columns it is the list of complexes, else labels by id.
     collect_refused
         Copy the files of what is refused to OUT/refused, by reason.
+    replace
+        Go on where the sources name nothing that an earlier ingest into OUT did, and remove all of that.
     """
     if not sources:
         raise UsageError(
@@ -66,6 +69,8 @@ def ingest(
     chosen = [choose(path, layout, labels) for path in sources]
     options = options or IngestOptions()
     apart = options.merge == "separate"
+    if not replace:
+        refuse_another_source(items(chosen, apart=apart), out)
     found = survey(chosen, apart=apart)
     summary = run(
         items(chosen, apart=apart),

@@ -159,6 +159,11 @@ class Prior:
             return None
         return found if found.schema == SCHEMA else None
 
+    @property
+    def n_kept(self) -> int:
+        """Complexes that earlier runs kept."""
+        return int((self.rows["status"] == "kept").sum())
+
     def n_kept_beside(self, ids: pl.Series) -> int:
         """Complexes that earlier runs kept and whose ids are not among these."""
         kept = self.rows.filter(pl.col("status") == "kept")["id"]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 from typing import Final
 
-from .item import Item
-from .ledger import locators
+from ..shards.errors import UsageError
+from .item import Item, Rejection
+from .ledger import Prior, locators
 from .sources.layouts import Chosen
 from .sources.pairs import LIGANDS, STRUCTURES
 from .sources.tree import Tree, plain
 
 KNOWN: Final = (*STRUCTURES, *LIGANDS, ".tar", ".tgz", ".zip")  # endings of what may hold a complex
+_BATCH: Final = 4096  # items whose earlier rows are looked up together
 _MARKS: Final = str.maketrans("_-", "..")
 
 
@@ -45,6 +49,25 @@ def survey(chosen: Sequence[Chosen], *, apart: bool = False) -> Survey:
         if tree.is_walked:
             unused.update(map(_ending, left_over(tree.names, used, refused)))
     return Survey(n_items, dict(unused.most_common()))
+
+
+def refuse_another_source(items: Iterable[Item | Rejection], out: Path) -> None:
+    """Raise UsageError if an earlier run kept complexes in ``out``, and these items name not one of its own.
+
+    Such a run would remove all that is there, most often because the wrong ``--out`` was given.
+    """
+    prior = Prior(out)
+    n_kept = prior.n_kept
+    rest = iter(items)
+    while n_kept:
+        batch = list(islice(rest, _BATCH))
+        if not batch:
+            raise UsageError(
+                f"{out} holds {n_kept} complexes of an earlier ingest, and the source names not one of them: "
+                "all would be removed; give another --out, name both sources in one call, or say --replace"
+            )
+        if prior.of(batch):
+            return
 
 
 def left_over(names: Sequence[str], used: Collection[str], refused: Collection[str]) -> Iterator[str]:

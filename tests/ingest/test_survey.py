@@ -64,7 +64,27 @@ def test_the_run_says_so_and_so_does_its_summary(tmp_path, capsys, shared):
     assert (code, result["unused_files"], "belong" in said) == (0, {}, False)
     touch(source, *STRAYS)
     code, result, said = call(capsys, *arguments)
-    assert (code, result["kept"], result["reused"]) == (0, 2, 2)
+    assert (code, result["kept"]) == (0, 2)
     assert "4 files belong to no complex: 2 .mol2, 1 .sdf, 1 .tar; ingest them apart" in said
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["unused_files"] == result["unused_files"] == {".mol2": 2, ".sdf": 1, ".tar": 1}
+
+
+def test_another_source_does_not_remove_what_is_there(tmp_path, capsys, shared):
+    layouts, out = shared / "data/real/layouts", tmp_path / "out"
+    first, other = (layouts / "rcsb_same_entry", layouts / "pdbbind_style")
+    how = ("--out", out, "--workers", 0)
+    assert call(capsys, "ingest", first, *how)[1]["kept"] == 2
+    before = (out / "ledger.parquet").read_bytes(), (out / "summary.json").read_bytes()
+    code, result, _ = call(capsys, "ingest", other, *how)
+    assert code == 2
+    assert "holds 2 complexes of an earlier ingest, and the source names not one" in result["error"]
+    assert "--replace" in result["error"]
+    assert ((out / "ledger.parquet").read_bytes(), (out / "summary.json").read_bytes()) == before
+    assert call(capsys, "ingest", first, *how)[0] == 0  # sites of an entry are its own
+    code, result, _ = call(capsys, "ingest", first, other, *how)
+    assert (code, result["kept"], result["removed"]) == (0, 4, 0)
+    code, result, _ = call(capsys, "ingest", other, *how)
+    assert (code, result["kept"], result["removed"]) == (0, 2, 2)  # some of it is there: as before
+    code, result, _ = call(capsys, "ingest", first, *how, "--replace")
+    assert (code, result["kept"], result["removed"]) == (0, 2, 2)
