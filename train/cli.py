@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from ..shards.console import Output
 from ..shards.errors import UsageError
 from .configfile import load_config
+from .judge.atomic import refuse_file
 from .launch import is_launched, launch
 from .limits import PROCESSES
 
@@ -72,6 +73,7 @@ def train(
         raise UsageError("no configuration is named; start from one of configs/*.toml")
     checked = load_config(config, settings)
     folder = out if out is not None else Path("runs") / config.stem
+    refuse_file(folder)
     size = nodes * per_node
     if nodes < 1 or per_node < 1:
         raise UsageError(f"--nodes {nodes} --per-node {per_node}: expected at least 1 of each")

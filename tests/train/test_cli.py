@@ -67,6 +67,13 @@ def test_wrong_calls_start_nothing(shards, tmp_path, capsys, arguments, message)
     assert not (tmp_path / "run").exists()
 
 
+def test_a_file_is_no_folder_of_a_run(shards, tmp_path, capsys):
+    (tmp_path / "c.toml").write_text(config(shards))
+    for out in (tmp_path / "c.toml", tmp_path / "c.toml" / "run"):
+        assert main(["train", str(tmp_path / "c.toml"), "--out", str(out)]) == 2
+        assert "c.toml is a file, expected a folder; name another" in capsys.readouterr().err
+
+
 def test_predict_writes_an_interval(run, shards, tmp_path, capsys):
     out = tmp_path / "p.csv"
     assert main(["predict", str(run), str(shards), "--split", "test", "--out", str(out), "--json"]) == 0

@@ -168,8 +168,34 @@ def test_the_pruned_run_trains_on(trained, shards, tmp_path, size, parallel):
 
 def test_what_is_no_run_or_in_use_is_refused(trained, tmp_path, capsys):
     assert main(["prune", str(tmp_path), "--out", str(tmp_path / "x")]) == 2
+    assert f"no run in {tmp_path}: it has no config.toml" in capsys.readouterr().err
     assert main(["prune", str(trained), "--out", str(trained)]) == 2
     assert "is not empty" in capsys.readouterr().err
+    assert main(["prune", str(trained), "--complexes", "0", "--out", str(tmp_path / "x")]) == 2
+    assert "--complexes 0, expected at least 1" in capsys.readouterr().err
+    assert main(["prune", str(trained), "--out", str(trained / "config.toml")]) == 2
+    assert "config.toml is a file, expected a folder" in capsys.readouterr().err
+
+
+def test_a_prune_that_was_cut_short_is_begun_anew(trained, tmp_path, monkeypatch):
+    from holoshard.train.prune import prune as module
+
+    out = tmp_path / "pruned"
+
+    def cut_short(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "export", cut_short)
+        with pytest.raises(KeyboardInterrupt):
+            module.prune(trained, out, keep=0.5, by="norm", complexes=8)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / ".pruned.partial").mkdir()  # as a kill leaves it
+    (tmp_path / ".pruned.partial" / "rubbish").write_text("x")
+    module.prune(trained, out, keep=0.5, by="norm", complexes=8)
+    assert [path.name for path in tmp_path.iterdir()] == ["pruned"]
+    assert not (out / "rubbish").exists()
+    assert load_run(out).config.model.layer_heads
 
 
 def test_fewer_heads_compute_less():

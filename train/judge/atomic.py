@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ...shards.errors import UsageError
+
 
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 under a temporary name in the same folder, then put it in place."""
@@ -17,3 +19,17 @@ def write_text(path: Path, text: str) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def refuse_file(folder: Path) -> None:
+    """Refuse a folder to write to where there is a file.
+
+    Raises
+    ------
+    UsageError : `folder`, or what it should lie in, is a file
+    """
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UsageError(
+            f"--out {folder}: {there} is a file, expected a folder; name another, or move it away"
+        )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import shutil
 import statistics
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +24,7 @@ from ..config import TrainConfig
 from ..configfile import dump_config, load_config
 from ..data import judging_stream, read_labels, to_tensors
 from ..flops import training_flops
-from ..judge.atomic import write_text
+from ..judge.atomic import refuse_file, write_text
 from ..model.loss import affinity_loss, label_weight
 from ..model.sharing import with_all_names
 from ..model.transformer import AffinityTransformer, parameter_count
@@ -61,8 +64,11 @@ def prune(
 
     Raises
     ------
-    UsageError : `run` has no checkpoint, `out` is in use, or `keep` or `multiple` do not fit
+    UsageError : `run` has no checkpoint, `out` is in use, or `keep`, `complexes` or `multiple` do not fit
     """
+    if complexes < 1:
+        raise UsageError(f"--complexes {complexes}, expected at least 1 to look at")
+    refuse_file(out)
     if out.exists() and any(out.iterdir()):
         raise UsageError(f"{out} is not empty, expected a new folder for the pruned run")
     loaded = load_run(run)
@@ -81,19 +87,38 @@ def prune(
     smaller = replace(config, model=cut_config(config.model, kept), sparsity=SparsityConfig())
     tensors = cut_tensors(loaded.tensors, config.model, kept)
     pruned = filled(smaller, tensors)
-    write_run(out, smaller, pruned, tensors, loaded.state)
     report = {
         "from": str(run), "step": loaded.state["position"]["step"], "by": by, "keep": keep,
         "heads_before": list(config.model.attention_heads), "heads_after": list(smaller.model.layer_heads),
         "kept": kept, "importance": [[round(float(value), 4) for value in layer] for layer in scores],
         **compare(loaded.model, config, pruned, smaller, batches, dataset),
     }  # fmt: skip
-    write_text(out / REPORT, json.dumps(report, indent=1) + "\n")
+    with whole_folder(out) as partial:
+        write_run(partial, smaller, pruned, tensors, loaded.state)
+        write_text(partial / REPORT, json.dumps(report, indent=1) + "\n")
     return report
+
+
+@contextmanager
+def whole_folder(out: Path) -> Iterator[Path]:
+    """A folder to fill beside `out`, which becomes `out` at the end: that is there whole or not at all."""
+    out = out.absolute()
+    partial = out.with_name(f".{out.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # of one that was killed
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        os.replace(partial, out)  # an empty folder may be there
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def load_run(run: Path) -> Loaded:
     """The newest sound checkpoint of a run."""
+    if not (run / "config.toml").is_file():
+        raise UsageError(
+            f"no run in {run}: it has no config.toml; expected the folder of a run that saved a checkpoint"
+        )
     config = load_config(run / "config.toml")
     model = AffinityTransformer(config.model).to(parameter_dtype(config.precision))
     tensors = training_tensors(model, make_optimizer(model, config.optimizer))
@@ -151,7 +176,6 @@ def write_run(
     state: dict[str, Any],
 ) -> None:
     """A run's folder from which `holoshard train` goes on; what it judged best before counts no more."""
-    out.mkdir(parents=True, exist_ok=True)
     write_text(out / "config.toml", dump_config(config))
     position = {**state["position"], "best": None, "best_step": 0, "stale": 0}
     same = {**state["same"], "[model]": asdict(config.model)}
