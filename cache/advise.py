@@ -21,7 +21,8 @@ from .tier import Key, format_size
 UNITS: Final = 1000  # pieces that the data set is cut into
 ROUNDS: Final = 8  # requests of the node, in data sets; the first half fills the cache
 SHUFFLES: Final = ("global", "local")
-CLOSE: Final = 0.005  # ratios that differ by less are equal
+CLOSE: Final = 0.005  # what never evicting may cost
+SHOWN: Final = 3  # digits of a ratio: shuffles that look equal are
 FULL: Final = 0.995
 
 
@@ -103,9 +104,10 @@ def advise(data_bytes: int, capacities: Sequence[int], nodes: int = 1, zipf: flo
         for policy in ("never", "lru", "clairvoyant"):
             ratios[shuffle, policy] = round(hit_ratio(order, capacity, policy), 4)
     best = max(ratios.values())
-    # A global shuffle mixes best and never evicting costs least: they come first where nothing is lost.
-    pairs = [(s, p) for p in ("never", "clairvoyant") for s in SHUFFLES]
-    shuffle, policy = next(pair for pair in pairs if ratios[pair] >= best - CLOSE)
+    # Never evicting costs least, and a global shuffle mixes best: they are chosen where nothing is lost.
+    reached = {p: max(ratios[s, p] for s in SHUFFLES) for p in ("never", "clairvoyant")}
+    policy = next(p for p, ratio in reached.items() if ratio >= best - CLOSE)
+    shuffle = max(SHUFFLES, key=lambda s: round(ratios[s, policy], SHOWN))
     return Advice(ratios, shuffle, policy, _text(data_bytes, largest, nodes, ratios, shuffle, policy))
 
 
@@ -126,6 +128,8 @@ def _text(data_bytes: int, largest: int, nodes: int, ratios: dict[tuple[str, str
             f"for all reads to hit give each node {format_size(data_bytes / nodes)} with shuffle 'local' "
             f"({format_size(data_bytes)} with 'global'); until then read ahead to hide the rest"
         )
+    if shuffle == "global" and round(found, SHOWN) == round(ratios["local", policy], SHOWN):
+        lines.append("'local' would hit as many; 'global' mixes better")
     lines.append(f"{100 * found:.1f} % of reads hit with, in the configuration of a training:")
     lines += ["  [data]", f'  shuffle = "{shuffle}"', "  [cache]", f'  policy = "{policy}"']
     return tuple(lines)

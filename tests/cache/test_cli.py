@@ -174,6 +174,17 @@ def test_advice_follows_theory(data, capsys):
         advise(0, [1])
 
 
+def test_the_shuffle_that_hits_most_is_advised():
+    nearly = advise(1000, [997], nodes=2)
+    assert nearly.ratios["global", "never"] < nearly.ratios["local", "never"] == 1.0
+    assert nearly.ratios["global", "never"] > 0.995
+    assert nearly.shuffle == "local"
+    equal = advise(1000, [1000])
+    assert equal.ratios["global", "never"] == equal.ratios["local", "never"]
+    assert equal.shuffle == "global"
+    assert any("'local' would hit as many" in line for line in equal.text)
+
+
 def test_a_nodes_share_of_an_epoch():
     local, spread = orders(4, "local"), orders(4, "global")
     assert len(set(local.tolist())) == 250
