@@ -29,7 +29,7 @@ from .rcsb import Rcsb
 from .sair import Sair
 from .source import Request, Source
 from .stray import strays
-from .table import LIGAND, STRUCTURE, Table
+from .table import LIGAND, STRUCTURE, Table, refuse_absent
 from .tree import Tree
 
 log = logging.getLogger("holoshard")
@@ -80,6 +80,7 @@ def choose(path: Path, layout: str = "auto", labels: Path | None = None) -> Chos
         if why:
             log.info("%s: layout %s, because %s", path, source.name, why)
             return Chosen(source, request, why, joined, _unread(request, source))
+    refuse_absent(request)
     tables = "".join(f"; {stray.name}: {stray.said}" for stray in strays(request, None))
     raise UsageError(
         f"{path} is of no layout that is known ({', '.join(s.name for s in LAYOUTS)}): say which with "

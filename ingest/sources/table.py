@@ -124,12 +124,38 @@ def _repeats(frame: pl.DataFrame, columns: Columns) -> dict[int, list[int]]:
 
 
 def has_files(request: Request, locator: Locator) -> bool:
-    """True if any of the first rows names a file that is there: a stray table does not make a layout."""
-    frame = read_table(locator).head(64)
+    """True if a row names a file that is there; in a folder, one of the first: strays make no layout."""
+    named = not request.tree.is_folder and not request.tree.kind
+    return any(_is_there(one) for one in _structures(request, locator, None if named else 64))
+
+
+def refuse_absent(request: Request) -> None:
+    """Raise UsageError if the source is a table of complexes by itself, and not one of its files is there."""
+    if request.tree.is_folder or request.tree.kind:
+        return
+    try:
+        located = list(dict.fromkeys(_structures(request, find_table(request))))
+    except UsageError:
+        return  # no such table: what it lacks is said elsewhere
+    if located and not any(map(_is_there, located)):
+        first = located[0]
+        said = f"looked first for {first}" if isinstance(first, Locator) else f"of the first: {first}"
+        raise UsageError(
+            f"{request.tree.path}: none of its {len(located)} structure files is there; {said}; paths are "
+            "relative to the table: mend them or move the table"
+        )
+
+
+def _structures(request: Request, locator: Locator, most: int | None = None) -> Iterator[Locator | str]:
+    """Where the structure files of the first rows lie, or why they are refused."""
+    frame = read_table(locator)[:most]
     columns = Columns.of(frame.columns)
     base = _Base.of(request, locator, frame, columns.structure)
-    found = (base.locator(row[columns.structure]) for row in rows(frame))
-    return any(isinstance(one, Locator) and one.path.is_file() for one in found)
+    return (base.locator(row[columns.structure]) for row in rows(frame) if not blank(row[columns.structure]))
+
+
+def _is_there(located: Locator | str) -> bool:
+    return isinstance(located, Locator) and located.path.is_file()
 
 
 def find_table(request: Request) -> Locator:

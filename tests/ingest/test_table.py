@@ -193,3 +193,24 @@ def test_measurements_kept_apart_take_no_id_of_the_source(tmp_path):
     (tmp_path / "labels.csv").write_text(text + "\n")
     found = [(item.id, item.labels[0].value) for item in all_items([choose(tmp_path)], apart=True)]
     assert found == [("a@1@", "1"), ("a@2@", "2"), ("a@1", "3"), ("a@2@1", "4"), ("a@2@2", "5")]
+
+
+def test_a_table_whose_every_path_is_wrong_says_where_it_looked(tmp_path):
+    rows = [f"{k},proteins/{k % 70}abc.pdb,proteins/{k}abc.sdf" for k in range(100)]
+    (tmp_path / "t.csv").write_text("\n".join(["id,protein,ligand", *rows]) + "\n")
+    said = "none of its 70 structure files is there; looked first for "
+    with pytest.raises(UsageError, match=rf"{said}{tmp_path}/proteins/0abc\.pdb; paths are relative"):
+        choose(tmp_path / "t.csv")
+    (tmp_path / "t.csv").write_text("id,protein,ligand\n1,../../x.pdb,../../x.sdf\n")
+    with pytest.raises(UsageError, match=r"none of its 1 structure files .* of the first: it lies outside"):
+        choose(tmp_path / "t.csv")
+    (tmp_path / "t.csv").write_text("id,weight\n1,2\n")
+    with pytest.raises(UsageError, match="of no layout that is known"):
+        choose(tmp_path / "t.csv")
+
+
+def test_a_table_that_is_named_needs_only_one_file_that_is_there(tmp_path):
+    rows = [f"{k},{k}.pdb,{k}.sdf" for k in range(100)]
+    (tmp_path / "t.csv").write_text("\n".join(["id,protein,ligand", *rows]) + "\n")
+    touch(tmp_path, "99.pdb")
+    assert len(items(tmp_path / "t.csv")) == 100
