@@ -108,6 +108,11 @@ class Checkpoints:
             with _quiet():
                 load(tensors | further(state), storage_reader=reader, no_dist=not dist.is_initialized())
             return state
+        if self.world.is_first and (lost := len(self.candidates())):
+            log.warning(
+                "none of the %d checkpoints in %s is sound: the run starts over from step 0; to keep them, "
+                "stop it and give another --out", lost, self.folder,
+            )  # fmt: skip
         return None
 
     def candidates(self) -> list[Path]:
@@ -130,7 +135,9 @@ class Checkpoints:
                 found = {"bytes": (path / name).stat().st_size, "crc32": _crc32(path / name)}
                 if found != sums:
                     return f"{name} is {found}, expected {sums}"
-        except (OSError, ValueError, KeyError) as error:
+            if not isinstance(state["same"], dict) or not state["files"]:
+                return "state.json names no run or no files"
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # or of another shape
             return f"unreadable: {error!r}"
         return None
 

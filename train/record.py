@@ -60,13 +60,15 @@ def plain(value: Any) -> Any:
 
 
 def read_record(folder: Path) -> list[dict[str, Any]]:
-    """The lines of ``metrics.jsonl``; a line that a crash cut short is left out."""
+    """The lines of ``metrics.jsonl``; a line that a crash cut short, or that is no table, is left out."""
     lines = []
-    for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+    for line in (folder / "metrics.jsonl").read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            lines.append(json.loads(line))
-        except ValueError:
+            values = json.loads(line)
+        except (ValueError, RecursionError):
             continue
+        if isinstance(values, dict):
+            lines.append(values)
     return lines
 
 

@@ -76,6 +76,11 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:-100])
 
 
+def reshape(folder, **values):
+    state = json.loads((folder / "state.json").read_text())
+    (folder / "state.json").write_text(json.dumps({**state, **values}))
+
+
 DAMAGES = {
     "a bit flipped": lambda folder: flip(next(folder.glob("*.safetensors"))),
     "cut short": lambda folder: cut(next(folder.glob("*.safetensors"))),
@@ -85,6 +90,11 @@ DAMAGES = {
     "of a newer version": lambda folder: (folder / "state.json").write_text(
         json.dumps({**json.loads((folder / "state.json").read_text()), "version": 99})
     ),
+    "state of another shape": lambda folder: (folder / "state.json").write_text("[1, 2]"),
+    "version of another shape": lambda folder: reshape(folder, version="1"),
+    "files of another shape": lambda folder: reshape(folder, files={"a": 1}),
+    "file names of another shape": lambda folder: reshape(folder, files=[1]),
+    "a run of another shape": lambda folder: reshape(folder, same=[]),
     "folder lost": shutil.rmtree,
 }
 
@@ -102,7 +112,10 @@ def test_all_damaged(tmp_path, caplog):
     save_some(tmp_path, (1, 2))
     for folder in tmp_path.glob("step-*"):
         flip(next(folder.glob("*.safetensors")))
-    assert restored(tmp_path)[2] is None
+    with caplog.at_level(logging.WARNING, "holoshard"):
+        assert restored(tmp_path)[2] is None
+    assert "none of the 2 checkpoints" in caplog.text
+    assert "starts over from step 0" in caplog.text
 
 
 def test_half_written_is_ignored_and_overwritten(tmp_path):

@@ -40,6 +40,12 @@ def test_what_a_run_measured(tmp_path):
         line(10, 500.0, forward=1.0, backward=1.0),
         line(20, 6.0, **parts),
         {"step": 20, "eval": {}},
+        [1, 2],
+        "step",
+        {"run": 3},
+        {"step": 25, "flops_per_s": "fast"},
+        line(26, None, forward=1.0),
+        line(27, 1.0, forward="long"),
         line(30, 8.0, **{**parts, "communication": 5.0}),
     )
     found = measured(tmp_path / "run")

@@ -48,14 +48,14 @@ def measured(run: Path) -> Measured:
     UsageError : there is none, or its newest start is too short to tell: two lines of metrics
     """
     lines = read_record(run) if (run / "metrics.jsonl").is_file() else []
-    starts = [i for i, line in enumerate(lines) if "run" in line]
+    starts = [i for i, line in enumerate(lines) if is_start(line)]
     lines = lines[starts[-1] :] if starts else []
-    steps = [line for line in lines if line.get("flops_per_s")]
+    steps = [line for line in lines if is_step(line)]
     # The first steps after a start allocate and warm up.
     used = list(itertools.pairwise(steps))
-    if not used:
+    if not used or not starts:
         raise UsageError(f"{run}: {len(steps)} lines of metrics since its newest start, expected 2 or more")
-    computing = [sum(b.get(part, 0.0) for part in ("forward", "backward", "pipeline")) for _, b in used]
+    computing = [computed(b) for _, b in used]
     return Measured(
         statistics.median(
             b["flops_per_s"] * b["seconds"] / c for (_, b), c in zip(used, computing, strict=True)
@@ -64,6 +64,24 @@ def measured(run: Path) -> Measured:
         max(int(line["peak_memory"]) for line in steps),
         int(lines[0]["run"]["processes"]),
     )
+
+
+def is_step(line: dict[str, Any]) -> bool:
+    """True for the metrics of a step, in the shape that training writes them."""
+    parts = ("step", "flops_per_s", "seconds", "peak_memory")
+    numbers = all(isinstance(line.get(part), int | float) for part in parts)
+    return numbers and line["flops_per_s"] > 0 and computed(line) > 0
+
+
+def is_start(line: dict[str, Any]) -> bool:
+    """True for the first line of a start, which says how many processes there are."""
+    return isinstance(line.get("run"), dict) and isinstance(line["run"].get("processes"), int)
+
+
+def computed(line: dict[str, Any]) -> float:
+    """Seconds that a line's steps computed."""
+    seconds = [line.get(part) for part in ("forward", "backward", "pipeline")]
+    return float(sum(value for value in seconds if isinstance(value, int | float)))
 
 
 def plan_again(run: Path, cluster: Cluster, write: bool = True) -> dict[str, Any]:
