@@ -89,9 +89,10 @@ def ingest(
         result["collected"] = collect(read(out), out)
     print("\n".join(_lines(result, out)))
     if not summary["kept"]:
-        error = NothingKeptError(
-            f"nothing was kept of {summary['seen']} items; holoshard ledger {out} says why, one by one"
-        )
+        why = f"holoshard ledger {out} says why, one by one"
+        if not summary["seen"]:
+            why = "the source names none; look at its files, or name another --layout"
+        error = NothingKeptError(f"nothing was kept of {summary['seen']} items; {why}")
         print(f"holoshard: {error}", file=sys.stderr)
         return {**result, "error": str(error), "exit_code": error.exit_code}
     return result
@@ -100,10 +101,11 @@ def ingest(
 def _lines(summary: dict[str, Any], out: Path) -> list[str]:
     """The end of a run, for people."""
     rate = summary["seen"] / max(summary["seconds"], 1e-9)
+    labelled = f": {summary['labelled']} labelled, {summary['kept'] - summary['labelled']} without a pK"
     again = f", {summary['reused']} of them from an earlier run" if summary["reused"] else ""
     lines = [
         f"{summary['seen']} seen in {summary['seconds']:.1f} s ({rate:.0f}/s)",
-        f"{summary['kept']:>8} kept{again}",
+        f"{summary['kept']:>8} kept{labelled if summary['kept'] else ''}{again}",
         f"{summary['refused']:>8} refused",
     ]
     if summary["removed"]:

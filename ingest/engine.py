@@ -31,7 +31,7 @@ from ..shards.read.dataset import open_dataset
 from . import ledger
 from .item import Item, Rejection
 from .pool import PoolOptions, pool
-from .task import Expand, Job, Outcome, Process, Task, place_part
+from .task import Expand, Job, Outcome, Process, Task, n_labelled, place_part
 
 log = logging.getLogger("holoshard")
 
@@ -190,6 +190,7 @@ def _finish(
         **ledger.account(rows),
         **notes,
         "removed": prior.n_kept_beside(rows["id"]),
+        "labelled": _labelled(job.out, outcomes, parts, engine),
         "reused": sum(outcome.reused for outcome in outcomes),
         "parts": len(parts),
         "bytes": sum((job.out / ledger.PARTS / name).stat().st_size for name in parts),
@@ -201,6 +202,13 @@ def _finish(
     ledger.write_json(summary, job.out / ledger.SUMMARY)
     _sweep(job.out, set(parts))
     return summary
+
+
+def _labelled(out: Path, outcomes: list[Outcome], parts: list[str], engine: EngineOptions) -> int:
+    """Kept complexes that have a pK; the tasks counted them, unless some were refused since."""
+    if engine.duplicates == "refuse":
+        return sum(n_labelled(out, part) for part in parts)
+    return sum(outcome.labelled for outcome in outcomes)
 
 
 def refuse_duplicates(out: Path, rows: pl.DataFrame) -> pl.DataFrame:

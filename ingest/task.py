@@ -13,6 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..shards.complex import Complex
 from ..shards.errors import HoloshardError, StructureError
 from ..shards.format.hdf5 import sync
@@ -69,12 +71,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a task: counts by reason ("" for kept), complexes of an earlier run, cost."""
+    """What became of a task: counts by reason ("" for kept), complexes of an earlier run, with a pK, cost."""
 
     number: int
     n_items: int
     counts: Mapping[str, int]
     reused: int
+    labelled: int
     seconds: float
     peak_mib: float
 
@@ -104,11 +107,12 @@ def run_task(job: Job, task: Task) -> Outcome:
                 found.append(complex_)
             reused += isinstance(complex_, _Earlier)
         journal.between()
-        _write(job, task, rows, found)
+        name = _write(job, task, rows, found)
+        labelled = n_labelled(job.out, name) if name else 0
         ledger.write_frame(ledger.frame(rows), job.work / f"{task.number:08d}.parquet")
     counts = Counter(row["reason"] for row in rows)
     return Outcome(
-        task.number, len(task.items), dict(counts), reused, time.perf_counter() - start, _peak_mib()
+        task.number, len(task.items), dict(counts), reused, labelled, time.perf_counter() - start, _peak_mib()
     )
 
 
@@ -225,14 +229,21 @@ def _reusable(job: Job, prior: ledger.Row | None, item: Item, digest: str) -> le
     return row
 
 
-def _write(job: Job, task: Task, rows: list[ledger.Row], found: list[Complex | _Earlier]) -> None:
-    """Write the part, unless an earlier one is the same, and name it in the rows."""
+def _write(job: Job, task: Task, rows: list[ledger.Row], found: list[Complex | _Earlier]) -> str:
+    """Write the part, unless an earlier one is the same, and name it in the rows. Returns the name."""
     name = _same_part(job, found)
     if found and not name:
         complexes = (_fetch(job, one) if isinstance(one, _Earlier) else one for one in found)
         name = place_part(job.work / f"{task.number:08d}.h5", job.out, complexes)
     for row in rows:
         row["part"] = name if row["status"] == "kept" else ""
+    return name
+
+
+def n_labelled(out: Path, part: str) -> int:
+    """Complexes of a part that have a pK."""
+    dataset, _ = _part(out / ledger.PARTS / part)
+    return int(np.isfinite(dataset.column("pk")).sum())
 
 
 def place_part(temporary: Path, out: Path, complexes: Iterable[Complex]) -> str:
@@ -254,6 +265,7 @@ def _same_part(job: Job, found: list[Complex | _Earlier]) -> str:
     (name,) = names
     try:
         _, places = _part(job.out / ledger.PARTS / name)
+        n_labelled(job.out, name)
     except (HoloshardError, OSError):
         return ""
     return name if list(places) == [one.item.id for one in earlier] else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -316,3 +317,18 @@ def test_complexes_that_left_the_source_are_counted(tmp_path):
     items = toy_items(tmp_path / "in", texts(3))
     assert go(items, tmp_path / "out")["removed"] == 0
     assert go(items[:1], tmp_path / "out")["removed"] == 2
+
+
+def test_complexes_with_a_label_are_counted(tmp_path):
+    items, out = toy_items(tmp_path / "in", texts(30, i003="refuse")), tmp_path / "out"
+
+    def n_labelled() -> int:
+        found = [c.affinity.pk for part in (out / "parts").iterdir() for c in open_dataset(part)]
+        return sum(not math.isnan(pk) for pk in found)
+
+    first = go(items, out)["labelled"]
+    assert 0 < first == n_labelled() < 29
+    assert go(items, out)["labelled"] == first  # of an earlier run's parts
+    assert go([items[0], *items[2:]], out)["labelled"] == n_labelled()
+    engine = EngineOptions(workers=0, task_size=8, duplicates="refuse")
+    assert go(items, out, engine=engine)["labelled"] == n_labelled() <= 1

@@ -65,6 +65,7 @@ def test_the_run_says_so_and_so_does_its_summary(tmp_path, capsys, shared):
     touch(source, *STRAYS)
     code, result, said = call(capsys, *arguments)
     assert (code, result["kept"]) == (0, 2)
+    assert "2 kept: 2 labelled, 0 without a pK" in said
     assert "4 files belong to no complex: 2 .mol2, 1 .sdf, 1 .tar; ingest them apart" in said
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["unused_files"] == result["unused_files"] == {".mol2": 2, ".sdf": 1, ".tar": 1}
@@ -88,3 +89,13 @@ def test_another_source_does_not_remove_what_is_there(tmp_path, capsys, shared):
     assert (code, result["kept"], result["removed"]) == (0, 2, 2)  # some of it is there: as before
     code, result, _ = call(capsys, "ingest", first, *how, "--replace")
     assert (code, result["kept"], result["removed"]) == (0, 2, 2)
+
+
+def test_no_items_at_all_are_not_explained_by_an_empty_ledger(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("id,protein,ligand\n")
+    code, result, said = call(
+        capsys, "ingest", tmp_path / "t.csv", "--layout", "table", "--out", tmp_path / "out", "--workers", 0
+    )
+    assert (code, result["seen"]) == (1, 0)
+    assert "nothing was kept of 0 items; the source names none" in result["error"]
+    assert "one by one" not in said
