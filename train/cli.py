@@ -28,7 +28,7 @@ OUTPUT = Output()
 
 
 def train(
-    config: Path | None = None,
+    config: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     *settings: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
     out: Path | None = None,
     nodes: int = 1,
@@ -69,8 +69,9 @@ def train(
 
         print(listing())
         return {"keys": {key.name: key.default for key in all_keys()}}
-    if config is None:
-        raise UsageError("no configuration is named; start from one of configs/*.toml")
+    if config is None or config.name.startswith("--"):  # a key took its place
+        before = f" before {config}" if config is not None else ""
+        raise UsageError(f"no configuration is named{before}; start from one of configs/*.toml")
     checked = load_config(config, settings)
     folder = out if out is not None else Path("runs") / config.stem
     refuse_file(folder)
@@ -81,8 +82,11 @@ def train(
         raise UsageError(f"--nodes {nodes} --per-node {per_node}: {size} processes, expected at most {HERE}")
     if size > 1 and not is_launched():
         from .parallel.mesh import axis_sizes
+        from .topology import read_racks
 
         axis_sizes(checked, size)  # what cannot work is refused before anything starts
+        if checked.parallel.topology:
+            read_racks(checked.parallel.topology)
         log.info("no cluster here: %d processes on this machine stand for %d nodes", size, nodes)
         (folder / RESULT).unlink(missing_ok=True)
         code = launch(["train", str(config), *settings, "--out", str(folder)], nodes, per_node)

@@ -22,6 +22,8 @@ def check_pipeline(config: TrainConfig, refuse: Refuse) -> None:
         for key, value in (("stages", parallel.stages), ("micro_batches", parallel.micro_batches)):
             if value:
                 refuse(f"parallel.{key}", "0 without a pipeline, or parallel.pipeline = 2 or more")
+        if parallel.schedule != "1f1b":
+            refuse("parallel.schedule", '"1f1b" without a pipeline, or parallel.pipeline = 2 or more')
         return
     single = parallel.schedule in ("gpipe", "1f1b")
     if single and parallel.stages > 1:

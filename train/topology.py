@@ -115,7 +115,7 @@ def read_racks(source: str) -> dict[str, str]:
         raise ConfigError(
             f'parallel.topology = {source!r}: no such file, expected a topology.toml or "slurm"'
         )
-    return racks_of_toml(path.read_text(encoding="utf-8"), source)
+    return racks_of_toml(path.read_text(encoding="utf-8", errors="replace"), source)
 
 
 def racks_of_toml(text: str, source: str = "topology.toml") -> dict[str, str]:
@@ -125,7 +125,7 @@ def racks_of_toml(text: str, source: str = "topology.toml") -> dict[str, str]:
         lists = {
             rack: list(itertools.chain.from_iterable(map(hosts, names))) for rack, names in racks.items()
         }
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             f'{source}: expected a table [racks] with lines such as r1 = ["node[01-04]"]: {error}'
         ) from error

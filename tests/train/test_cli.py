@@ -54,6 +54,13 @@ def test_several_processes_by_one_option(shards, tmp_path, capsys, caplog):
         (["--nodes", "0"], "expected at least 1 of each"),
         (["--nodes", "3", "--parallel.replicate", "2"], "start a multiple of 2"),
         (["--data.path", "nowhere"], "nowhere does not exist"),
+        (["--parallel.topology", "none.toml"], "none.toml': no such file"),
+        (["--nodes", "2", "--parallel.topology", "none.toml"], "none.toml': no such file"),
+        (["--nodes", "2000"], "2000 processes, expected at most 1024"),
+        (
+            ["--nodes", "4", "--parallel.reshard", "part", "--parallel.reshard_size", "3"],
+            "parallel.reshard_size = 3, expected a divisor of the 4 processes",
+        ),
         (
             ["--data.batch_size", "1", "--parallel.accumulate", "2"],
             "data.batch_size = 1, expected at least 2",
@@ -72,6 +79,14 @@ def test_a_file_is_no_folder_of_a_run(shards, tmp_path, capsys):
     for out in (tmp_path / "c.toml", tmp_path / "c.toml" / "run"):
         assert main(["train", str(tmp_path / "c.toml"), "--out", str(out)]) == 2
         assert "c.toml is a file, expected a folder; name another" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--data.path", "x"], ["--out", "OUT", "--data.path=x"]])
+def test_keys_without_a_configuration_are_said_to_lack_it(tmp_path, capsys, arguments):
+    named = [a.replace("OUT", str(tmp_path / "run")) for a in arguments]
+    assert main(["train", *named]) == 2
+    assert "no configuration is named before --data.path" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_predict_writes_an_interval(run, shards, tmp_path, capsys):

@@ -103,6 +103,7 @@ def test_what_is_wrong_is_named(text, tokens, expected):
         ('[parallel]\nreshard = "part"', "parallel.reshard_size = 0, expected the processes"),
         ("[parallel]\ncheckpoint_every = 3", "parallel.checkpoint_every = 3, expected 2, or"),
         ('[precision]\nreduce = "bf16"', "precision.reduce = 'bf16', expected \"fp32\" with"),
+        ("[parallel]\nschedule = 'gpipe'", "parallel.schedule = 'gpipe', expected \"1f1b\" without"),
         ("[parallel]\nreshard_size = 2", "parallel.reshard_size = 2, expected 0"),
         ("[precision]\nwhole_model = true", "precision.whole_model = True, expected false, or"),
         ("[run]\nepochs = 0", "run.epochs = 0, expected at least 1 where run.steps = 0"),

@@ -123,7 +123,7 @@ def start(config: TrainConfig) -> World:
 
     Raises
     ------
-    ConfigError : the axes of [parallel] do not multiply to the number of processes
+    ConfigError : the axes of [parallel] do not multiply to the number of processes, or there is no topology
     """
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     local_rank, local_size = int(os.environ.get("LOCAL_RANK", 0)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
@@ -139,6 +139,7 @@ def start(config: TrainConfig) -> World:
             f"data.batch_size = {config.data.batch_size}, expected a multiple of {parts}: micro-batches of a "
             "pipeline are equal (data-parallel processes x parallel.accumulate x parallel.micro_batches)"
         )
+    racks = read_racks(config.parallel.topology) if config.parallel.topology else None
     torch.set_float32_matmul_precision(config.precision.matmul)
     threads = config.run.threads or max(1, (os.cpu_count() or 1) // local_size)
     torch.set_num_threads(threads)
@@ -151,8 +152,8 @@ def start(config: TrainConfig) -> World:
             dist.init_process_group(backend, timeout=patience)
         else:  # alone, yet FSDP does the casting or offloading
             dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
-        if config.parallel.topology:
-            topology = Topology.of(node_names(device), read_racks(config.parallel.topology))
+        if racks is not None:
+            topology = Topology.of(node_names(device), racks)
         order = topology.order() if topology is not None else range(size)
         ranks = torch.tensor(order).view(tuple(sizes.values()))
         mesh = DeviceMesh(device.type, ranks, mesh_dim_names=AXES)
@@ -186,6 +187,11 @@ def axis_sizes(config: TrainConfig, size: int) -> dict[str, int]:
             f"[parallel] pipeline {p.pipeline} x replicate {p.replicate} x shard {p.shard or 'rest'} x "
             f"tensor {p.tensor} does not make the {size} processes there are; start "
             f"{others * p.shard if p.shard else f'a multiple of {others}'}"
+        )
+    if p.reshard == "part" and shard % p.reshard_size:
+        raise ConfigError(
+            f"parallel.reshard_size = {p.reshard_size}, expected a divisor of the {shard} processes that "
+            'share a copy of the model, or parallel.reshard = "full"'
         )
     return {"pipeline": p.pipeline, "replicate": p.replicate, "shard": shard, "tensor": p.tensor}
 
