@@ -18,8 +18,9 @@ from ..format.manifest import Manifest
 from ..format.table import BlockTable, crc32
 from ..read.blocks import BlockReader
 from ..read.source import Source, open_source
-from .files import file_sha256, remove, size_of
+from .files import file_sha256, size_of
 from .finish import write_frame
+from .owner import beside
 from .staging import clear, staged
 
 
@@ -57,14 +58,14 @@ def _convert_folder(reader: BlockReader, out: Path, to: Container, bar: Progress
 
 
 def _convert_file(reader: BlockReader, out: Path, to: Container, bar: Progress) -> Manifest:
-    if out.exists():
+    if os.path.lexists(out):
         raise UsageError(f"{out} exists; choose another name, or remove it")
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
+    if out.suffix != to.suffix:
+        raise UsageError(f"{out} is to be a {to.name} shard: its name must end in {to.suffix}; or name "
+                         "the other --container")  # fmt: skip
+    with beside(out) as temporary:
         write_shard(reader, 0, temporary, to, bar)
         os.rename(temporary, out)
-    finally:
-        remove(temporary)
     return open_source(out).manifest
 
 

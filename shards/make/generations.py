@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,6 +72,15 @@ def recover(out: Path) -> None:
         sync(out)
     for stage in left:
         release(stage)
+    sweep(out)
+
+
+def sweep(out: Path) -> None:
+    """Remove the shards that repairs were writing when they were killed."""
+    found = (re.fullmatch(r"\.(.+?)\.[0-9]+(\.owner)?", path.name) for path in out.iterdir())
+    for name in {told[1] for told in found if told and is_shard(told[1])}:
+        for left in stale(out, f".{name}.", noted=False):
+            release(left)
 
 
 @contextmanager

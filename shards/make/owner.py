@@ -9,10 +9,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+
+from ..errors import WriteError
+from .files import remove
 
 SUFFIX: Final = ".owner"
 
@@ -23,16 +27,47 @@ def claim(folder: Path) -> None:
 
 
 def release(folder: Path) -> None:
-    """Remove the folder, if it is still there, and what says whose it was."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Remove the folder or file, if it is still there, and what says whose it was."""
+    with suppress(OSError):
+        remove(folder)
     _note(folder).unlink(missing_ok=True)
 
 
-def stale(parent: Path, start: str) -> list[Path]:
-    """Folders in ``parent`` of the name ``start`` and a number whose process on this machine is gone."""
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """A temporary name of this process beside ``path``, for a file or folder that becomes it or goes.
+
+    What killed runs left under such names is removed; folders above ``path`` are made. WriteError if
+    nothing can be written there.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for left in (*stale(path.parent, f".{path.name}."), temporary):
+            release(left)
+        claim(temporary)
+    except OSError as error:
+        raise WriteError(f"{path} cannot be written: {error.strerror}; choose another place") from error
+    try:
+        yield temporary
+    finally:
+        release(temporary)
+
+
+def stale(parent: Path, start: str, *, noted: bool = True) -> list[Path]:
+    """Folders in ``parent`` of the name ``start`` and a number whose process on this machine is gone.
+
+    ``noted``: only those that say whose they are; else also those of which no process has the number.
+    """
     names = sorted(p.name for p in parent.iterdir()) if parent.is_dir() else []
-    ours = [n for n in names if re.fullmatch(re.escape(start) + "[0-9]+" + re.escape(SUFFIX), n)]
-    return [parent / n.removesuffix(SUFFIX) for n in ours if _gone(parent / n)]
+    ours = [n for n in names if re.fullmatch(re.escape(start) + "[0-9]{1,9}" + re.escape(SUFFIX), n)]
+    found = [parent / n.removesuffix(SUFFIX) for n in ours if _gone(parent / n)]
+    if not noted:
+        bare = [
+            n for n in names if re.fullmatch(re.escape(start) + "[0-9]{1,9}", n) and n + SUFFIX not in ours
+        ]
+        found += [parent / n for n in bare if not _process(int(n.removeprefix(start)))[1]]
+    return found
 
 
 def _note(folder: Path) -> Path:

@@ -24,7 +24,9 @@ from ..read.blocks import BlockReader
 from ..read.dataset import Dataset
 from ..read.source import open_source
 from .files import file_sha256, remove
+from .generations import sweep
 from .numbers import again
+from .owner import beside
 from .survey import open_parts
 from .verify import Report, verify
 
@@ -57,6 +59,7 @@ def repair(path: str | Path, parts: Sequence[str | Path], report: Report | None 
             "run holoshard shard again"
         )
     library = _Library(open_parts(map(Path, parts)))
+    sweep(source.root)
     names = sorted({d.file for d in report.damage})
     n_blocks = 0
     for name in names:
@@ -72,9 +75,8 @@ def _mend(dataset: Dataset, shard: int, damaged: set[int], library: _Library) ->
     path = source.path(shard)
     if not is_shard(info.name):  # it is about to be replaced
         raise FormatError(f"{path} has no shard's name, such as train-00000.h5; it is not replaced")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     remade = _Remade(dataset, shard, damaged, library)
-    try:
+    with beside(path) as temporary:
         source.container.write(temporary, ShardHeader(info.n_complexes, places.layout), places, remade)
         if file_sha256(temporary) != info.sha256:
             raise FormatError(
@@ -83,8 +85,6 @@ def _mend(dataset: Dataset, shard: int, damaged: set[int], library: _Library) ->
         if path.is_dir():
             remove(path)
         os.replace(temporary, path)
-    finally:
-        remove(temporary)
     return remade.n_blocks
 
 

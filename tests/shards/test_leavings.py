@@ -1,0 +1,119 @@
+"""What killed runs leave goes with the next run; what cannot be written is said in one line."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from random_complexes import random_complexes
+
+from holoshard.__main__ import main
+from holoshard.shards.errors import UsageError, WriteError
+from holoshard.shards.export.folder import export
+from holoshard.shards.make.convert import convert
+from holoshard.shards.make.pack import pack
+from holoshard.shards.make.repair import repair
+from holoshard.shards.make.writer import write_part
+from holoshard.shards.read.dataset import open_dataset
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("leavings")
+    write_part(folder / "part.h5", random_complexes(60))
+    pack([folder / "part.h5"], folder / "set")
+    return folder
+
+
+def killed(path: Path) -> Path:
+    """What a process that was killed has left beside ``path``: a folder that is claimed."""
+    code = (
+        "import os, sys; from pathlib import Path; from holoshard.shards.make.owner import beside\n"
+        "with beside(Path(sys.argv[1])) as left:\n"
+        "    left.mkdir(); (left / 'x').touch(); print(left, flush=True); os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -9, done.stderr
+    return Path(done.stdout.strip())
+
+
+def test_killed_exports_and_conversions_leave_nothing_for_ever(made, tmp_path):
+    for name, run in (
+        ("e", lambda: export(open_dataset(made / "set"), range(3), tmp_path / "e")),
+        ("s.zarr", lambda: convert(made / "set" / "train-00000.h5", tmp_path / "s.zarr")),
+    ):
+        assert killed(tmp_path / name).is_dir()
+        run()
+        assert [p.name for p in tmp_path.iterdir()] == [name]
+        shutil.rmtree(tmp_path / name)
+
+
+def test_a_killed_repair_does_not_block_shard(made, tmp_path):
+    """Neither with a note of whose it is, nor without one if no process has the number."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    shutil.copytree(made / "set", tmp_path / "set")
+    names = {p.name for p in (tmp_path / "set").iterdir()}
+
+    def leave():
+        (tmp_path / "set" / f".test-00000.h5.{gone.pid}").touch()
+        killed(tmp_path / "set" / "train-00000.h5")
+
+    leave()
+    pack([made / "part.h5"], tmp_path / "set")
+    assert {p.name for p in (tmp_path / "set").iterdir()} == names
+    leave()
+    (tmp_path / "set" / "test-00000.h5").unlink()
+    repair(tmp_path / "set", [made / "part.h5"])
+    assert {p.name for p in (tmp_path / "set").iterdir()} == names
+    living = tmp_path / "set" / ".test-00000.h5.1"
+    for mine in (living, tmp_path / "set" / f".notes.txt.{gone.pid}"):
+        mine.touch()
+        with pytest.raises(UsageError, match="no part of the data set"):
+            pack([made / "part.h5"], tmp_path / "set")
+        mine.unlink()
+
+
+@pytest.mark.parametrize("form", ["lmdb", "parquet", "webdataset", "mds", "sdf"])
+def test_a_full_disk_is_said_in_one_line(made, tmp_path, form):
+    pytest.importorskip({"parquet": "polars", "lmdb": "lmdb"}.get(form, "json"))
+    dataset = open_dataset(made / "set")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+    try:
+        with pytest.raises(WriteError) as caught:
+            export(dataset, range(60), tmp_path / "out", form)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(caught.value).startswith(f"{tmp_path / 'out'} cannot be written: ")
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_nothing_can_be_written(made, tmp_path):
+    dataset, shard = open_dataset(made / "set"), made / "set" / "train-00000.h5"
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    for out in (Path("/proc/x"), tmp_path / "file" / "x"):
+        with pytest.raises(WriteError, match="choose another place"):
+            export(dataset, [0], out)
+    with pytest.raises(WriteError, match="choose another place"):
+        convert(shard, tmp_path / "file" / "x.zarr")
+    for run in (lambda: export(dataset, [0], tmp_path / "link"), lambda: convert(shard, tmp_path / "link")):
+        with pytest.raises(UsageError, match="exists"):
+            run()
+    assert main(["convert", str(shard), str(tmp_path / "new" / "a.zarr")]) == 0
+    assert len(open_dataset(tmp_path / "new" / "a.zarr")) == 48
+
+
+@pytest.mark.parametrize(("name", "container"), [("z.h5", None), ("z", None), ("z.zarr", "hdf5")])
+def test_a_shard_is_named_as_what_it_is(made, tmp_path, name, container):
+    with pytest.raises(UsageError, match=r"its name must end in \.(h5|zarr)"):
+        convert(made / "set" / "train-00000.h5", tmp_path / name, container)
+    assert list(tmp_path.iterdir()) == []
