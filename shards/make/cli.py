@@ -14,7 +14,7 @@ from .append import append as extend
 from .convert import convert as copy_into
 from .groups import ClusterWith
 from .pack import MEMORY, pack
-from .packed import packed_lines
+from .packed import few_groups, packed_lines
 from .repair import repair
 from .rule import SPLITS, Method, Near, Rule, Undated
 from .verify import verify as check_all
@@ -127,6 +127,8 @@ def shard(
     if empty and split != "given":
         log.warning("nothing is in %s: the groups are too few or too large; try another --seed or --split",
                     " and ".join(empty))  # fmt: skip
+    if few := few_groups(manifest):
+        log.warning("%s", few)
     return {
         "out": str(out), "n_complexes": manifest.n_complexes, "splits": manifest.splits,
         "n_shards": len(manifest.shards), "n_bytes": sum(s.n_bytes for s in manifest.shards),

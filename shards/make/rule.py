@@ -22,6 +22,11 @@ METHODS: Final[tuple[Method, ...]] = (
 Undated = Literal["leave-out", "train"]
 Near = Literal["no", "protein", "ligand", "either", "both"]
 SPLITS: Final = ("train", "valid", "test")
+# What the groups of a split are called, for the methods that make groups.
+WORDS: Final = {
+    "cluster": "clusters", "scaffold": "scaffolds", "tanimoto": "ligand clusters",
+    "protein-ligand": "clusters", "time": "days",
+}  # fmt: skip
 LEFT_OUT: Final = -1  # in no split
 FREE: Final = -2  # not yet decided
 MAX_SEED: Final = (1 << 53) - 1  # a whole number that every reader of JSON keeps

@@ -39,7 +39,7 @@ from ..errors import UsageError
 from ..permutation import permutation
 from .groups import SAME_LIGAND, group_labels
 from .likeness import Traits, ligands_alike, proteins_alike
-from .rule import FREE, LEFT_OUT, SPLITS, Facts, Rule, Split
+from .rule import FREE, LEFT_OUT, SPLITS, WORDS, Facts, Rule, Split
 from .testlist import members, read_splits
 
 log = logging.getLogger("holoshard")
@@ -81,6 +81,9 @@ def split(facts: Facts, rule: Rule, fixed: Places | None = None) -> Split:
     if rule.test_list is None and rule.exclude != "no":
         record["excluded"] = _exclude(facts, rule, of, fixed)
     record["n_groups"] = int(groups.max(initial=-1)) + 1
+    if rule.method in WORDS:
+        there = {name: groups[of == i] for i, name in enumerate(SPLITS)}
+        record["groups_in"] = {name: len(np.unique(g)) for name, g in there.items() if len(g)}
     record["left_out"] = int((of == LEFT_OUT).sum())
     return Split(of, groups, record)
 

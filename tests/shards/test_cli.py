@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 
+import numpy as np
 import pytest
-from random_complexes import random_complexes
+from random_complexes import random_complex, random_complexes
 
 from holoshard.__main__ import main
 from holoshard.shards.make.writer import write_part
@@ -191,3 +192,26 @@ def test_convert_replaces_nothing(capsys, data, tmp_path):
     assert {p.name: p.read_bytes() for p in other.iterdir()} == before
     (tmp_path / "empty").mkdir()
     assert run(capsys, "convert", data / "shards", tmp_path / "empty")[0] == 0
+
+
+def test_shard_counts_the_groups_of_each_split_and_warns_of_few(capsys, caplog, tmp_path):
+    rng = np.random.default_rng(0)
+    complexes = [random_complex(rng, f"c{i}", columns={"cluster": str(i % 40)}) for i in range(120)]
+    write_part(tmp_path / "part.h5", complexes)
+    command = ["shard", tmp_path / "part.h5", "--out", tmp_path / "out", "--split", "cluster"]
+    assert main([*map(str, command), "--fractions", "0.6", "0.35", "0.05", "--json"]) == 0
+    out = capsys.readouterr().out
+    result = json.loads(out.splitlines()[-1])
+    found, dataset = result["split"]["groups_in"], open_dataset(tmp_path / "out")
+    for name, n in dataset.splits.items():
+        clusters = {dataset[int(i)].text["columns"]["cluster"] for i in dataset.indices(name)}
+        assert found[name] == len(clusters)
+        assert f"{name}: {n} complexes of {len(clusters)} clusters" in out
+    assert found["test"] < 10 <= found["valid"]
+    assert f"fewer than 10 clusters in a split (test {found['test']})" in caplog.text
+    caplog.clear()
+    assert main([*map(str, command), "--fractions", "0.4", "0.3", "0.3"]) == 0
+    assert "fewer than" not in caplog.text
+    capsys.readouterr()
+    assert main([*map(str, command[:-1]), "random", "--json"]) == 0
+    assert "groups_in" not in json.loads(capsys.readouterr().out.splitlines()[-1])["split"]
