@@ -43,15 +43,30 @@ def members(ids: Sequence[str], name: str) -> NDArray[np.bool_]:
 
 
 def read_splits(path: Path) -> dict[str, str]:
-    """Id -> split, from a CSV or TSV file with the columns ``id`` and ``split``."""
+    """Id -> split, from a CSV or TSV file with the columns ``id`` and ``split``.
+
+    UsageError, with the line, if a row has another number of fields than the header.
+    """
     lines = _text(path, "--split-file").splitlines()
     table = csv.DictReader(lines, delimiter="\t" if lines and "\t" in lines[0] else ",")
+    try:
+        return _splits_of(table, path)
+    except csv.Error as error:
+        raise UsageError(
+            f"--split-file {path}: line {table.reader.line_num} is no row of a table: {error}"
+        ) from error
+
+
+def _splits_of(table: csv.DictReader[str], path: Path) -> dict[str, str]:
     if not {"id", "split"} <= set(table.fieldnames or ()):
         raise UsageError(f"--split-file {path}: expected a table with the columns id and split; found "
                          f"{', '.join(table.fieldnames or ()) or 'nothing'}")  # fmt: skip
     found = dict[str, str]()
     for row in table:
-        name, split = (row["id"] or "").strip(), (row["split"] or "").strip()
+        if None in row or None in row.values():
+            raise UsageError(f"--split-file {path}: line {table.line_num} has another number of fields than "
+                             f"the {len(table.fieldnames or ())} of the header")  # fmt: skip
+        name, split = row["id"].strip(), row["split"].strip()
         if found.setdefault(name, split) != split:
             raise UsageError(f"--split-file {path}: {name!r} is in {found[name]!r} and in {split!r}")
     return found

@@ -9,7 +9,7 @@ from test_split import facts, shares, split
 
 from holoshard.shards.errors import UsageError
 from holoshard.shards.make.rule import FREE, LEFT_OUT
-from holoshard.shards.make.testlist import members, read_list
+from holoshard.shards.make.testlist import members, read_list, read_splits
 
 RINGS = ["c1ccccc1C(=O)NCCO", "C1CCNCC1CCCC(=O)O", "c1ccc2[nH]ccc2c1S(=O)(=O)N", "CC(C)(C)OC(=O)NCCOC"]
 
@@ -179,3 +179,21 @@ def test_the_command_keeps_casf_apart_and_append_goes_on_so(tmp_path, capsys):
     assert {dataset[int(i)].id for i in dataset.indices("test")} == {"1a30", "1bcu"}
     assert not {"v1", "v2"} & set(dataset.ids())
     assert "v3" in dataset.ids()
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("id,split\na,train\nb\n", "line 3 has another number of fields than the 2 of the header"),
+    ("id,split\na,train,x\n", "line 2 has another number of fields"),
+    ("id\tsplit\n\nb\n", "line 3 has another number of fields"),
+    ("id,split\na," + "x" * 300_000 + "\n", "line 2 is no row of a table: field larger"),
+    ("id,split," + "x" * 300_000 + "\n", "line 1 is no row of a table: field larger"),
+])  # fmt: skip
+def test_a_broken_row_of_a_split_file_is_named(tmp_path, text, said):
+    path = tmp_path / "folds.csv"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        read_splits(path)
+    assert said in str(caught.value)
+    assert str(path) in str(caught.value)
+    path.write_text("id,split,more\na,train,\n\nb,test,x\nc,,\n")
+    assert read_splits(path) == {"a": "train", "b": "test", "c": ""}
