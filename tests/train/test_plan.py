@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import tomllib
 from dataclasses import replace
 
@@ -99,12 +100,15 @@ def test_strategies_are_configurations_that_run():
     assert not dict(strategies(replace(base, data=replace(base.data, batch_size=1)), Cluster(4, 2, 1 << 30)))
 
 
-def test_command(tmp_path, capsys):
+def test_command(tmp_path, capsys, caplog):
     path = tmp_path / "small.toml"
     path.write_text(
         "[data]\nbatch_size = 4\nmax_atoms = 32\n[model]\nwidth = 32\nlayers = 2\n[parallel]\nprefetch = 0\n"
     )
-    assert main(["plan", str(path), "--gpus-per-node", "2", "--memory", "1GiB", "--json"]) == 0
+    slow = ["--link", "1"]  # so that computing again hides behind what is sent
+    with caplog.at_level(logging.INFO, "holoshard"):
+        assert main(["plan", str(path), "--gpus-per-node", "2", "--memory", "1GiB", *slow, "--json"]) == 0
+    assert "layout 1 of 5: full shard" in caplog.messages
     lines = capsys.readouterr().out.strip().splitlines()
     made = json.loads(lines[-1])
     rows = {(r["name"], r["checkpointing"]): r for r in made["strategies"]}
@@ -116,6 +120,9 @@ def test_command(tmp_path, capsys):
     best = made["recommended"]
     ParallelConfig(**tomllib.loads(best["parallel"])["parallel"])
     assert best["seconds"] == min(r["seconds"] for r in made["strategies"] if r["fits"])
+    as_fast = [r for r in made["strategies"] if r["fits"] and r["seconds"] == best["seconds"]]
+    assert min(as_fast, key=lambda r: r["total"])["checkpointing"] == "full"
+    assert best["checkpointing"] == "none"
     assert "Recommended" in "\n".join(lines)
     assert main(["plan", str(path), "--gpus-per-node", "2", "--memory", "1KiB"]) == 1
     assert "nothing fits" in capsys.readouterr().out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,7 +15,9 @@ from .estimate import Estimator
 from .memory import Bytes
 from .strategies import CHECKPOINTING, Cluster, larger, strategies
 from .trace import fake_processes
-from .traffic import Traffic, bubble, step_seconds, traffic
+from .traffic import Traffic, bubble, recomputed, step_seconds, traffic
+
+log = logging.getLogger("holoshard")
 
 ROWS: Final = (1, 2, 4, 8, 16)
 SPARE: Final = 0.9  # of the memory: the rest goes to the allocator, libraries and what bonds take
@@ -55,7 +58,9 @@ def plan(config: TrainConfig, cluster: Cluster) -> dict[str, Any]:
     found: list[Estimate] = []
     with fake_processes(cluster.size):
         estimator = Estimator(config, cluster.size)
-        for name, strategy in strategies(config, cluster):
+        options = list(strategies(config, cluster))
+        for i, (name, strategy) in enumerate(options):
+            log.info("layout %d of %d: %s", i + 1, len(options), name)
             found += choices(estimator, name, strategy, cluster)
     if not found:
         raise UsageError(
@@ -63,7 +68,7 @@ def plan(config: TrainConfig, cluster: Cluster) -> dict[str, Any]:
             f"give a multiple of {cluster.size}"
         )
     fitting = [e for e in found if e.total <= SPARE * cluster.memory]
-    best = min(fitting, key=lambda e: (e.seconds, e.total)) if fitting else None
+    best = min(fitting, key=preference) if fitting else None
     return {
         "parameters": parameter_count(config.model), "processes": cluster.size,
         "memory_limit": cluster.memory, "strategies": [row(e, cluster) for e in found],
@@ -72,6 +77,11 @@ def plan(config: TrainConfig, cluster: Cluster) -> dict[str, Any]:
             "reason": reason(best, fitting, cluster), **row(best, cluster),
         },
     }  # fmt: skip
+
+
+def preference(estimate: Estimate) -> tuple[float, float, int]:
+    """Less is better: of equally fast ones what computes least again, then what holds least."""
+    return estimate.seconds, recomputed(estimate.config.parallel), estimate.total
 
 
 def choices(estimator: Estimator, name: str, strategy: TrainConfig, cluster: Cluster) -> list[Estimate]:
@@ -134,7 +144,7 @@ def reason(best: Estimate, fitting: list[Estimate], cluster: Cluster) -> str:
         next_best = min(others, key=lambda e: e.seconds)
         longer = next_best.seconds / best.seconds - 1
         said += f"; next comes {next_best.name}, {longer:.0%} longer" if longer >= 0.005 else (
-            f"; {next_best.name} takes as long but {next_best.total / GIB:.1f} GiB"
+            f"; {next_best.name} takes as long with {next_best.total / GIB:.1f} GiB"
         )  # fmt: skip
     return said
 

@@ -22,6 +22,11 @@ from .strategies import Cluster
 AGAIN = {"none": 0.0, "selective": 0.1, "full": 1 / 3}
 
 
+def recomputed(parallel: ParallelConfig) -> float:
+    """What is computed again, as a share of forward and backward together."""
+    return AGAIN.get(parallel.checkpointing, AGAIN["full"] / parallel.checkpoint_every)
+
+
 def bubble(parallel: ParallelConfig) -> float:
     """Share of a step in which a process of the pipeline waits, communication and uneven stages aside.
 
@@ -82,9 +87,7 @@ def step_seconds(config: TrainConfig, cluster: Cluster) -> float:
     parallel, model, batch = config.parallel, config.model, config.data.batch_size
     atoms = config.data.max_atoms
     flops = training_flops(model, batch * atoms, batch * atoms**2) / cluster.size
-    again = AGAIN["full"] / parallel.checkpoint_every
-    again = AGAIN.get(parallel.checkpointing, again)
-    compute = flops * (1 + again) / cluster.flops / (1 - bubble(parallel))
+    compute = flops * (1 + recomputed(parallel)) / cluster.flops / (1 - bubble(parallel))
     sent = traffic(config, cluster.size)
     inside = axis_sizes(config, cluster.size)["shard"] * parallel.tensor <= cluster.per_node
     hidden = sent.shard / (cluster.link if inside else cluster.network)
