@@ -12,6 +12,7 @@ from ..console import Output, log
 from ..read.dataset import open_dataset
 from .append import append as extend
 from .convert import convert as copy_into
+from .generations import sweep
 from .groups import ClusterWith
 from .pack import MEMORY, pack
 from .packed import few_groups, packed_lines
@@ -260,6 +261,8 @@ def verify(
     found: dict[str, Any] = {"damage": [
         {"file": d.file, "block": d.block, "reason": d.reason, "ids": list(d.ids)} for d in report.damage
     ]}  # fmt: skip
+    if repair_from and data.is_dir():
+        sweep(data)
     if repair_from and not report.ok:
         mended = repair(data, repair_from, report)
         found |= {"mended": list(mended.shards), "mended_blocks": mended.n_blocks}

@@ -72,6 +72,9 @@ def test_a_killed_repair_does_not_block_shard(made, tmp_path):
     (tmp_path / "set" / "test-00000.h5").unlink()
     repair(tmp_path / "set", [made / "part.h5"])
     assert {p.name for p in (tmp_path / "set").iterdir()} == names
+    leave()
+    assert main(["verify", str(tmp_path / "set"), "--repair-from", str(made / "part.h5")]) == 0
+    assert {p.name for p in (tmp_path / "set").iterdir()} == names
     living = tmp_path / "set" / ".test-00000.h5.1"
     for mine in (living, tmp_path / "set" / f".notes.txt.{gone.pid}"):
         mine.touch()
