@@ -27,14 +27,14 @@ from numcodecs import zstd
 
 from ...shards.errors import StructureError
 from ..item import Locator
-from .frames import MAGIC as ZSTD
-from .frames import most
+from .frames import MAGIC, most
 
 igzip: Any = untyped_igzip
 IsalError: Any = isal_zlib.IsalError
 
 MAX_BYTES: Final = 1 << 30  # of one file, unpacked: no structure is larger, a decompression bomb is
 GZIP: Final = b"\x1f\x8b"
+ZSTD: Final = MAGIC
 DEFLATE_RATIO: Final = 1032  # Deflate cannot expand more: 258 bytes of two bits
 PIECE: Final = 1 << 14
 ZIP_HEADERS: Final = (b"PK\x03\x04", b"PK\x05\x06")
