@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from ..errors import UsageError
+from ..errors import UsageError, WriteError
 from ..format.hdf5 import sync
 from ..format.manifest import MANIFEST
 from .generations import named_files, recover
@@ -22,7 +22,7 @@ EXCHANGE: Final = 2  # RENAME_EXCHANGE of renameat2(2), Linux 3.15
 def begin(out: Path) -> Path:
     """A new temporary folder beside ``out``; UsageError if ``out`` holds anything but a data set of ours.
 
-    What an earlier run for ``out`` left when it was killed is removed.
+    What an earlier run for ``out`` left when it was killed is removed. WriteError if nothing can be written.
     """
     if out.is_symlink():
         raise UsageError(f"{out} is a link; name the folder itself as --out")
@@ -30,8 +30,11 @@ def begin(out: Path) -> Path:
     strange = foreign(out)
     if strange:
         raise UsageError(f"{out} {strange}; choose another --out, or remove it")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    return claimed(out.with_name(f".{out.name}.{os.getpid()}"))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        return claimed(out.with_name(f".{out.name}.{os.getpid()}"))
+    except OSError as error:
+        raise WriteError(f"{out} cannot be written: {error.strerror}; choose another place") from error
 
 
 def claimed(folder: Path) -> Path:

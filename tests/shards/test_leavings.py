@@ -108,6 +108,10 @@ def test_where_nothing_can_be_written(made, tmp_path):
             export(dataset, [0], out)
     with pytest.raises(WriteError, match="choose another place"):
         convert(shard, tmp_path / "file" / "x.zarr")
+    with pytest.raises(WriteError, match="choose another place"):
+        convert(made / "set", Path("/proc/x"))
+    with pytest.raises(WriteError, match="choose another place"):
+        pack([made / "part.h5"], tmp_path / "file" / "set")
     for run in (lambda: export(dataset, [0], tmp_path / "link"), lambda: convert(shard, tmp_path / "link")):
         with pytest.raises(UsageError, match="exists"):
             run()
