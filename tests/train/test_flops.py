@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 from toy_model import make, random_batch
+from worlds import run_world
 
 from holoshard.train.config import ModelConfig
 from holoshard.train.flops import matmul_peak, peak_memory, training_flops
@@ -25,7 +26,11 @@ def test_peak_grows_with_nothing_silly():
     assert matmul_peak(torch.device("cpu"), torch.float32, size=128, seconds=0.05) > 1e8
 
 
-def test_memory_counts_what_is_held():
+def hold():
     before = peak_memory(torch.device("cpu"))
     held = torch.ones(64 << 20)
     assert peak_memory(torch.device("cpu")) - before > 0.5 * held.nbytes
+
+
+def test_memory_counts_what_is_held():
+    run_world(1, hold)  # in a process that has not held more before

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import random
 import socket
 import time
+from contextlib import closing
 from pathlib import Path
 
 TIMEOUT_S = 120
+PORTS_EACH = 64  # a world may start that many groups, each at a port of its own
 
 
 def run_world(size, function, *arguments, ok=True):
     """Run a function of an importable module in `size` processes; their exit codes."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["holoshard.train.loop", "holoshard.train.cli"])
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = first_port()
     processes = [
         context.Process(target=_enter, args=(rank, size, port, function, arguments)) for rank in range(size)
     ]
@@ -36,6 +37,19 @@ def run_world(size, function, *arguments, ok=True):
                 process.join()
     assert not ok or codes == [0] * size, f"exit codes {codes}"
     return codes
+
+
+def first_port():
+    """The first of some free ports, below those that a system deals out for outgoing connections."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_000, PORTS_EACH)
+        try:
+            for i in range(PORTS_EACH):
+                with closing(socket.socket()) as probe:
+                    probe.bind(("127.0.0.1", port + i))
+        except OSError:
+            continue
+        return port
 
 
 def _enter(rank, size, port, function, arguments):
