@@ -238,7 +238,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         data = arguments.data or sample(Path(folder), 64 if arguments.quick else 512)
-        found = measure(data, Path(folder), 8 if arguments.quick else 40)
+        found = measure(data, Path(folder), 4 if arguments.quick else 40)
     for name, value in found.items():
         print(f"{name:<24} {value:.3f}")
     if arguments.json:
