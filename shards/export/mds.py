@@ -33,20 +33,18 @@ def write_mds(folder: Path, records: Iterable[Record], fields: Mapping[str, Fiel
     }  # fmt: skip
     shards: list[dict[str, Any]] = []
     held: list[bytes] = []
+    size = 0
     for record in records:
         columns = {k: _encode(a, encodings[k]) for k, a in record.arrays.items()} | {"json": record.json()}
         parts = [columns[name] for name in names]
         held.append(np.array([len(p) for p in parts], "<u4").tobytes() + b"".join(parts))
-        if sum(map(len, held[-1:])) and _size(held) >= SHARD_BYTES:
+        size += len(held[-1])
+        if size >= SHARD_BYTES:
             shards.append(_shard(folder, len(shards), held, head))
-            held = []
+            held, size = [], 0
     if held:
         shards.append(_shard(folder, len(shards), held, head))
     (folder / "index.json").write_text(json.dumps({"version": 2, "shards": shards}, sort_keys=True))
-
-
-def _size(samples: list[bytes]) -> int:
-    return sum(map(len, samples))
 
 
 def _encoding(field: Field) -> str:
