@@ -33,6 +33,15 @@ def over(values: list[float], others: list[float]) -> list[float]:
     return [100 * (a / b - 1) for a, b in zip(values, others, strict=True)]
 
 
+def small_model(data: Path, seed: int, heads: int) -> str:
+    """Tables of a configuration: a model that learns something in a few hundred steps."""
+    return "\n".join((
+        f"seed = {seed}",
+        "[data]", f"path = {json.dumps(str(data))}", "batch_size = 16", "max_atoms = 64",
+        "[model]", "width = 32", "layers = 2", f"heads = {heads}", "hidden = 64", "rbf = 16", "cutoff = 8.0",
+    ))  # fmt: skip
+
+
 @contextmanager
 def data_set(given: Path | None, n: int) -> Iterator[Path]:
     """The data set that was named, or the embedded sample of `n` complexes, made, ingested and packed."""

@@ -13,7 +13,6 @@ DIR is a data set; without it the embedded sample is made, ingested and packed.
 from __future__ import annotations
 
 import copy
-import json
 import math
 import statistics
 import time
@@ -24,7 +23,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from _paired import Rows, arguments_of, interval, over, run
+from _paired import Rows, arguments_of, interval, over, run, small_model
 from torch import Tensor, nn
 
 from holoshard.shards.read.dataset import open_dataset
@@ -81,18 +80,7 @@ def configuration(data: Path, seed: int, steps: int) -> TrainConfig:
     """A small model that learns something in a few hundred steps."""
     return parse_config(
         f"""
-        seed = {seed}
-        [data]
-        path = {json.dumps(str(data))}
-        batch_size = 16
-        max_atoms = 64
-        [model]
-        width = 32
-        layers = 2
-        heads = 4
-        hidden = 64
-        rbf = 16
-        cutoff = 8.0
+        {small_model(data, seed, heads=4)}
         [optimizer]
         lr = 4e-3
         beta2 = 0.98

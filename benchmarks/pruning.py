@@ -12,13 +12,12 @@ DIR is a data set; without it the embedded sample is made, ingested and packed.
 
 from __future__ import annotations
 
-import json
 import statistics
 import tempfile
 from pathlib import Path
 
 import torch
-from _paired import Rows, arguments_of, interval, over, run
+from _paired import Rows, arguments_of, interval, over, run, small_model
 
 from holoshard.shards.read.dataset import open_dataset
 from holoshard.train.config import TrainConfig
@@ -33,18 +32,7 @@ ORDERS = ("norm", "taylor", "random", "reversed")
 def configuration(data: Path, seed: int, steps: int) -> str:
     """A model of two layers of eight heads."""
     return f"""
-        seed = {seed}
-        [data]
-        path = {json.dumps(str(data))}
-        batch_size = 16
-        max_atoms = 64
-        [model]
-        width = 32
-        layers = 2
-        heads = 8
-        hidden = 64
-        rbf = 16
-        cutoff = 8.0
+        {small_model(data, seed, heads=8)}
         [optimizer]
         lr = 4e-3
         weight_decay = 0.05

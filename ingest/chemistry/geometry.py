@@ -259,11 +259,6 @@ class _Drawing:
                 )
 
 
-def _is_sp3(mol: Any, atom: int) -> bool:
-    """True for an atom that has single bonds alone, or is taken to."""
-    return bool(mol.GetAtomWithIdx(atom).GetHybridization() == Chem.HybridizationType.SP3)
-
-
 def _pair(a: int, b: int) -> tuple[int, int]:
     return (a, b) if a < b else (b, a)
 

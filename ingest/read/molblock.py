@@ -14,7 +14,6 @@ from ...shards.errors import StructureError
 _COUNTS_V2000 = re.compile(r"^[ \d]{6}")
 _HCOUNT = slice(42, 45)  # hhh: a query on the hydrogen count
 _TOPOLOGY = slice(15, 18)  # rrr: a query on ring or chain
-_TAG = re.compile(r"^>.*?<([^>\n]+)>.*\n((?:.+\n?)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +72,6 @@ def decode(data: bytes) -> tuple[str, tuple[str, ...]]:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text, repairs
-
-
-def read_tags(record: bytes) -> dict[str, str]:
-    """Data items (``> <NAME>``) of one record of an SD file; values of several lines keep their newlines."""
-    text, _ = decode(record)
-    _, found, tail = text.partition("M  END")
-    return {m.group(1): m.group(2).strip("\n") for m in _TAG.finditer(tail if found else text)}
 
 
 def read_molblock(record: bytes) -> Molblock:

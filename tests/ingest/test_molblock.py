@@ -7,7 +7,7 @@ import pytest
 from rdkit import Chem, rdBase
 
 from holoshard.ingest.read.ligand import read_ligand
-from holoshard.ingest.read.molblock import read_molblock, read_tags, split_records
+from holoshard.ingest.read.molblock import read_molblock, split_records
 from holoshard.shards.errors import StructureError
 
 METHANOL = """methanol
@@ -111,11 +111,6 @@ def test_a_block_cut_short_is_refused() -> None:
         with pytest.raises(StructureError) as caught:
             read_ligand(("$$$$\n" + METHANOL[:cut]).encode(), "x.sdf", 1)
         assert caught.value.reason in ("parse_failed", "record_missing")
-
-
-def test_data_items() -> None:
-    record = METHANOL + "> <r_exp_dg>  (1)\n-9.1\n\n>  <two lines>\na\nb\n\n> <empty>\n\n"
-    assert read_tags(record.encode()) == {"r_exp_dg": "-9.1", "two lines": "a\nb", "empty": ""}
 
 
 @pytest.mark.parametrize("case", ["10-sdf-hcount-field", "11-sdf-bond-topology"])
