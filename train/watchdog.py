@@ -5,7 +5,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
-import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 HUNG: Final = 70  # exit code: EX_SOFTWARE of sysexits.h
+STDERR: Final = 2  # not sys.stderr, which a notebook replaces by an object that is no file
 
 
 class Watchdog:
@@ -47,15 +48,26 @@ class Watchdog:
         while not self._end.wait(min(self.seconds / 4, 5.0)):
             silent = time.monotonic() - self._beat
             if silent > self.seconds:
-                print(
-                    f"holoshard: process {self.rank} has made no step for {silent:.0f} s; it was at "
-                    f"{self.where()}. "
-                    "Its stacks follow; raise run.hang_seconds if this is only slow",
-                    file=sys.stderr, flush=True,
-                )  # fmt: skip
-                faulthandler.dump_traceback(sys.stderr, all_threads=True)
-                print(last_collectives(), file=sys.stderr, flush=True)
-                os._exit(HUNG)
+                try:
+                    # In one piece: the processes of a node write to one log, all at the same moment.
+                    os.write(STDERR, self._report(silent).encode())
+                finally:
+                    os._exit(HUNG)
+
+    def _report(self, silent: float) -> str:
+        return (
+            f"holoshard: process {self.rank} has made no step for {silent:.0f} s; it was at {self.where()}. "
+            "Its stacks follow; raise run.hang_seconds if this is only slow\n"
+            f"{stacks()}{last_collectives()}\n"
+        )
+
+
+def stacks() -> str:
+    """Where every thread of this process is."""
+    with tempfile.TemporaryFile() as file:
+        faulthandler.dump_traceback(file, all_threads=True)
+        file.seek(0)
+        return file.read().decode(errors="replace")
 
 
 def last_collectives(n: int = 3) -> str:

@@ -53,6 +53,12 @@ def test_every_process_tells_its_last_collectives(tmp_path):
     err = log.read_text()
     assert "process 0 has made no step" in err
     assert "process 1 has made no step" in err
+    # The reports of processes that write to one log do not mix.
+    for report in err.split("holoshard: process ")[1:]:
+        assert report.startswith(("0 has made", "1 has made"))
+        assert report.count("in all_but_one_meet") == 1
+        assert report.count("last collectives") == 1
+        assert report.splitlines()[-1].startswith("last collectives")
     told = [line for line in err.splitlines() if line.startswith("last collectives")]
     waits, ends = sorted(told, key=len, reverse=True)
     assert "all_reduce [[5]] in group 0, number 2: waits for others" in waits
