@@ -10,6 +10,7 @@ import sys
 import traceback
 from typing import Any
 
+from .shards.console import HelpPages
 from .shards.errors import MissingExtraError, UsageError
 
 COMMANDS = {
@@ -51,6 +52,7 @@ def run(arguments: list[str]) -> Any:
             name="holoshard",
             help="Structures in, shards out, batches to a model.",
             help_format="plaintext",
+            help_formatter=HelpPages(),
             result_action="return_value",
             suppress_keyboard_interrupt=False,  # main() says how to go on
         )

@@ -7,12 +7,13 @@ elsewhere it logs one line an interval, so that a job's log stays short.
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 log = logging.getLogger("holoshard")
 
@@ -33,6 +34,46 @@ class Output:
 
     json: bool = False
     debug: bool = False
+
+
+class HelpPages:
+    """How cyclopts shows a command's docstring.
+
+    Prose flows to the width of the terminal; an indented block after "::" keeps its lines, however long, so
+    that they can be copied.
+    """
+
+    def __init__(self) -> None:
+        from cyclopts.help import DefaultFormatter
+
+        self._usual = DefaultFormatter()
+
+    def render_usage(self, console: Any, options: Any, usage: Any) -> None:
+        """Show how the command is called."""
+        self._usual.render_usage(console, options, usage)
+
+    def render_description(self, console: Any, options: Any, description: Any) -> None:
+        """Show the docstring without its parameters."""
+        from rich.text import Text
+
+        if isinstance(text := getattr(description, "primary_renderable", None), Text):
+            for line in (*flowing(text.plain).split("\n"), ""):
+                console.print(Text(line.rstrip()), soft_wrap=line.startswith(" "))
+
+    def __call__(self, console: Any, options: Any, panel: Any) -> None:
+        """Show a table of parameters or commands."""
+        from rich.text import Text
+
+        for told in (entry.description for entry in panel.entries):
+            if isinstance(text := getattr(told, "primary_renderable", None), Text):
+                told.primary_renderable = Text(flowing(text.plain))
+        self._usual(console, options, panel)
+
+
+def flowing(text: str) -> str:
+    """Each paragraph of a docstring as one line; "::" before a block as a colon."""
+    joined = re.sub(r"(?<=\S) *\n(?=[^\s*-])", " ", text)
+    return re.sub(r"::$", ":", joined, flags=re.MULTILINE)
 
 
 class Progress(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -15,11 +16,23 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "holoshard", *arguments], capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("command", main.COMMANDS)
+SUBCOMMANDS = ("stat", "warm", "verify", "clear", "advise")
+
+
+@pytest.mark.parametrize("command", [*main.COMMANDS, *(f"cache {name}" for name in SUBCOMMANDS)])
 def test_every_command_has_help_with_examples(command):
-    done = run(command, "--help")
+    done = run(*command.split(), "--help")
     assert done.returncode == 0, done.stderr
-    assert "xample" in done.stdout
+    assert "::" not in done.stdout
+    before, heading, block = done.stdout.partition("\nExamples:\n    holoshard ")
+    assert heading
+    # Prose flows: a line ends only where the next word would not fit any more, or the paragraph is over.
+    lines = before.splitlines()
+    for line, after in itertools.pairwise(lines[2:]):
+        assert not line or not after or len(f"{line.rstrip()} {after.split()[0]}") > 80, (line, after)
+    # Each example is one line, to be copied.
+    examples = block.split("\n\n╭")[0].split("\n\nEvery")[0].split("\n\n")
+    assert all("\n" not in e and (i == 0 or e.startswith("    holoshard ")) for i, e in enumerate(examples))
     assert f"holoshard {command}" in done.stdout
     assert "--json" in done.stdout
     assert "--debug" in done.stdout

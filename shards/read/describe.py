@@ -184,7 +184,8 @@ def _text_of(c: Complex, f: Mapping[str, Any]) -> str:
     label = f"no absolute label ({f['label']})" if f["label"] else "no label"
     if f["pk"] is not None:
         sign = "" if f["relation"] == "=" else f"{f['relation']} "
-        label = f"pK {sign}{f['pk']:.2f}, from {f['kind']} {f['label']}".rstrip()
+        kind = "" if f["label"].startswith(f["kind"]) else f"{f['kind']} "
+        label = f"pK {sign}{f['pk']:.2f}, from {kind}{f['label']}".rstrip()
         if f["measurements"] > 1:
             label += f", {f['measurements']} measurements within {c.affinity.spread:.2f}"
     residues = ", ".join(f"{n} {name}" for name, n in list(f["residues"].items())[:6])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 
@@ -10,6 +11,7 @@ import pytest
 from random_complexes import random_complex, random_complexes
 
 from holoshard.__main__ import main
+from holoshard.shards.complex import Affinity
 from holoshard.shards.make.writer import write_part
 from holoshard.shards.read.dataset import open_dataset
 
@@ -55,6 +57,21 @@ def test_info(capsys, data):
     assert result["flags"] == {"SYNTHETIC": 60}
     assert "60 complexes in 3 hdf5 shards" in text
     assert "of 62 complexes seen: 2 came twice" in text
+
+
+def test_show_says_the_kind_of_a_label_once(capsys, tmp_path):
+    c = COMPLEXES[0]
+    labels = [Affinity(8.0, "=", "Kd", text=text) for text in ("Kd = 10 nM", "8.00")]
+    made = [
+        dataclasses.replace(c, affinity=a, text={**c.text, "id": f"x{i}", "label": a.text})
+        for i, a in enumerate(labels)
+    ]
+    write_part(tmp_path / "p.h5", made)
+    told = []
+    for i in range(2):
+        main(["show", str(tmp_path / "p.h5"), str(i)])
+        told.append(capsys.readouterr().out.splitlines()[1])
+    assert told == ["label     pK 8.00, from Kd = 10 nM", "label     pK 8.00, from Kd 8.00"]
 
 
 def test_info_of_a_part(capsys, data):
