@@ -31,6 +31,9 @@ DASK: Final = {
     "distributed.worker.memory.pause": False,
     "distributed.worker.memory.terminate": 0.95,
     "distributed.worker.daemon": True,
+    # Messages kept for Dask's developers, with all they carry: a thousand tasks of some hundred items each,
+    # for every worker, in the scheduler and again in the worker.
+    "distributed.admin.low-level-log-length": 8,
     "distributed.diagnostics.nvml": False,
 }
 
@@ -49,7 +52,7 @@ class PoolOptions:
     memory
         Most memory a worker may use; an item that needs more is refused as crashed.
     timeout
-        Seconds that one item may take.
+        Seconds of work that one item may take, or five times as long of waiting.
     """
 
     workers: int = -1
