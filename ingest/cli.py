@@ -19,6 +19,7 @@ from .refused import collect
 from .sites import find_sites
 from .sources.layouts import choose, items
 from .survey import refuse_another_source, survey
+from .warm import warm
 
 
 def ingest(
@@ -77,6 +78,7 @@ def ingest(
         out,
         process=process,
         expand=find_sites,
+        prepare=warm,
         options=options,
         engine=engine,
         total=found.n_items,

@@ -16,7 +16,7 @@ import time
 import uuid
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -68,6 +68,7 @@ def run(
     process: Process,
     options: Any,
     expand: Expand | None = None,
+    prepare: Callable[[], None] | None = None,
     engine: EngineOptions | None = None,
     total: int | None = None,
     notes: Mapping[str, Any] | None = None,
@@ -79,6 +80,7 @@ def run(
     items : what to read, in a fixed order
     process : reads one item; importable by workers, raises nothing for bad data
     expand : finds the sites of an item that has ``sites`` set; importable by workers
+    prepare : called once in a process, outside any item's time; importable by workers
     options : a dataclass, handed to ``process``; part of what decides whether earlier work still holds
     total : the number of items, if known, for the time left
     notes : what else the summary shall say
@@ -100,7 +102,8 @@ def run(
         raise UsageError(f"{out} cannot be made a folder: {said}; choose another --out") from error
     with _lock(out):
         decides = _fingerprint(process, options)
-        job = Job(out.resolve(), uuid.uuid4().hex, process, expand, options, decides, engine.timeout)
+        name, limit = uuid.uuid4().hex, engine.timeout
+        job = Job(out.resolve(), name, process, expand, options, decides, limit, prepare=prepare)
         prior = ledger.Prior(job.out)
         (job.out / ledger.SUMMARY).unlink(missing_ok=True)
         job.work.mkdir(parents=True)

@@ -4,7 +4,9 @@ A task notes each item before it reads it. If the process dies, the note stays; 
 sees where the last attempt ended. An item that ended two attempts is refused, the others are read.
 
 An item that takes too long ends its process too: neither gemmi nor RDKit can be interrupted from Python, so
-the alarm clock's default action does it, after the C-level fault handler has noted where Python stood.
+the alarm clock's default action does it, after the C-level fault handler has noted where Python stood. The
+clock counts the process's own work, so that a busy machine refuses nothing that an idle one keeps; one that
+waits, for a file system that does not answer, is ended after some times as long by the clock on the wall.
 """
 
 from __future__ import annotations
@@ -20,7 +22,13 @@ from typing import Final
 from ..shards.errors import DataError
 
 STRIKES: Final = 2  # a process may also be ended by others: by the user, by the kernel for another's memory
+PATIENCE: Final = 5  # times the limit by the clock on the wall: of a core that five share, or of waiting
 _ATTEMPT: Final = "attempt\n"
+_CLOCKS: Final[dict[int, tuple[int, int]]] = {  # signal and factor of each clock
+    getattr(signal, clock): (getattr(signal, alarm), times)
+    for clock, alarm, times in (("ITIMER_PROF", "SIGPROF", 1), ("ITIMER_REAL", "SIGALRM", PATIENCE))
+    if hasattr(signal, clock)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,7 @@ class Journal:
 
     def __init__(self, path: Path, timeout: float, *, isolated: bool) -> None:
         self.path, self.timeout = path, timeout
-        self.isolated = isolated and hasattr(signal, "setitimer")
+        self.isolated = isolated and bool(_CLOCKS)
         self.deaths = read_deaths(path, timeout)
         if sum(death.index < 0 for death in self.deaths) > STRIKES:
             raise DataError(
@@ -51,13 +59,15 @@ class Journal:
         os.write(self.file, _ATTEMPT.encode())
         if self.isolated:
             faulthandler.enable(self.file, all_threads=False)
-            faulthandler.register(signal.SIGALRM, self.file, all_threads=False, chain=True)
+            for alarm, _ in _CLOCKS.values():
+                faulthandler.register(alarm, self.file, all_threads=False, chain=True)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._set_clocks(0)
         if self.isolated:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            faulthandler.unregister(signal.SIGALRM)
+            for alarm, _ in _CLOCKS.values():
+                faulthandler.unregister(alarm)
             faulthandler.disable()
         os.close(self.file)
         self.path.unlink(missing_ok=True)
@@ -68,15 +78,18 @@ class Journal:
         if len(mine) >= STRIKES:
             return mine[-1]
         os.write(self.file, b"%d\n" % index)
-        if self.isolated:
-            signal.setitimer(signal.ITIMER_REAL, self.timeout)
+        self._set_clocks(self.timeout)
         return None
 
     def between(self) -> None:
         """Note that no item is being read."""
-        if self.isolated:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        self._set_clocks(0)
         os.write(self.file, b"-1\n")
+
+    def _set_clocks(self, seconds: float) -> None:
+        """Let the clocks run for so long, 0 to stop them."""
+        for clock, (_, times) in _CLOCKS.items() if self.isolated else ():
+            signal.setitimer(clock, seconds * times)
 
 
 def read_deaths(path: Path, timeout: float) -> list[Death]:

@@ -47,6 +47,8 @@ SCHEMA: Final = pl.Schema(_COLUMNS)
 ACCIDENTS: Final = ("timeout", "crashed", "internal_error", "file_unreadable", "duplicate_id",
                     "duplicate_content")  # fmt: skip
 
+_PART: Final = r"^(?:part-[0-9a-f]{24}\.h5)?$"  # the names that parts have; a forged one leads nowhere
+
 Row = dict[str, Any]
 
 
@@ -152,12 +154,14 @@ class Prior:
 
     @staticmethod
     def _read(path: Path) -> pl.DataFrame | None:
-        """A table, or None: what cannot be read is read anew from the source."""
+        """A table, or None: what cannot be read is read anew from the source, and so is a complex of which
+        it says that it lies elsewhere than in a part of ours.
+        """
         try:
             found = pl.read_parquet(path) if path.is_file() else SCHEMA.to_frame()
         except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
             return None
-        return found if found.schema == SCHEMA else None
+        return found.filter(pl.col("part").str.contains(_PART)) if found.schema == SCHEMA else None
 
     @property
     def n_kept(self) -> int:

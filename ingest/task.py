@@ -24,7 +24,6 @@ from . import ledger
 from .item import Item, Locator, Rejection
 from .journal import Journal
 from .read import archive
-from .read.components import component
 
 Process = Callable[[Item, Any], Complex | Rejection]
 Expand = Callable[[Item, Any], list[Item] | Rejection]
@@ -43,6 +42,7 @@ class Job:
     fingerprint : of the options and versions
     timeout : seconds an item may take
     isolated : True if the process may be ended for the sake of one item
+    prepare : what a process does before its first item, so that no item's time pays for it
     """
 
     out: Path
@@ -53,6 +53,7 @@ class Job:
     fingerprint: str
     timeout: float
     isolated: bool = True
+    prepare: Callable[[], None] | None = None
 
     @property
     def work(self) -> Path:
@@ -93,7 +94,8 @@ class _Earlier:
 def run_task(job: Job, task: Task) -> Outcome:
     """Read the items, write the part and the receipt. Only a fault that is no item's own is raised."""
     start = time.perf_counter()
-    component("ALA")  # loads the dictionary, before the clock of an item runs
+    if job.prepare is not None:
+        job.prepare()
     rows: list[ledger.Row] = []
     found: list[Complex | _Earlier] = []
     reused = 0

@@ -182,6 +182,30 @@ def test_an_item_that_hangs_is_ended(tmp_path):
     assert rows(tmp_path / "out")["i005"]["message"] == "reading it took longer than 1.5 s"
 
 
+def test_waiting_is_ended_later_than_work(tmp_path):
+    items = toy_items(tmp_path / "in", texts(6, i002="wait 1", i004="wait 99"))
+    summary = go(items, tmp_path / "out", engine=EngineOptions(workers=1, task_size=8, timeout=0.5))
+    assert summary["reasons"] == {"timeout": 1}  # as on a machine with other work, where items take longer
+    assert rows(tmp_path / "out")["i004"]["reason"] == "timeout"
+
+
+@pytest.mark.parametrize("name", ["../{}", "{}/../../{}", "/{}", "part-.h5", "sub/{}"])
+def test_a_ledger_that_names_files_elsewhere_is_not_followed(tmp_path, called, name):
+    items, out = toy_items(tmp_path / "in", texts(3)), tmp_path / "out"
+    go(items, out)
+    before = parts(out)
+    (part,) = before
+    forged = name.format(part, part)
+    elsewhere = out / "parts" / forged
+    if name.startswith("../"):
+        (out / "parts" / part).rename(elsewhere)
+    ledger.write_frame(ledger.read(out).with_columns(pl.lit(forged).alias("part")), out / ledger.LEDGER)
+    called()
+    assert go(items, out)["kept"] == 3
+    assert called() == ["i000", "i001", "i002"]
+    assert parts(out) == before
+
+
 def test_a_run_that_was_killed_goes_on_to_the_same_bytes(tmp_path, called):
     folder = tmp_path / "in"
     items = toy_items(folder, dict.fromkeys(texts(120), "slow"))

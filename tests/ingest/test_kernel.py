@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numba
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from holoshard.ingest.chemistry.perceive import _crowded
 from holoshard.ingest.chemistry.pocket import _around
 from holoshard.ingest.chemistry.slots import heavy_and_drawn, parents
 from holoshard.ingest.kernel import kernel
+from holoshard.ingest.sample import write_sample
 
 
 def total(values):
@@ -30,6 +34,35 @@ def test_a_kernel_compiles_where_nothing_can_be_kept(monkeypatch, writable):
 
     monkeypatch.setattr(numba, "njit", njit)
     assert kernel(total)(np.arange(5.0)) == 10.0
+
+
+SIGNATURES = """
+import csv, sys
+from pathlib import Path
+from holoshard.ingest.warm import warm
+warm()
+kernels = {(m.__name__, k): f for m in list(sys.modules.values()) if m.__name__.startswith("holoshard.ingest")
+           for k, f in vars(m).items() if hasattr(f, "nopython_signatures") and f.__module__ == m.__name__}
+before = {k: len(f.signatures) for k, f in kernels.items()}
+print("cold", sorted(name for (_, name), n in before.items() if not n))
+from holoshard.ingest.item import Item, Locator
+from holoshard.ingest.pipeline import IngestOptions, process
+from holoshard.shards.complex import Complex
+folder = Path(sys.argv[1])
+for row in csv.DictReader((folder / "labels.csv").open()):
+    for hydrogens in (False, True):
+        item = Item("x", Locator(folder / row["protein_path"]), Locator(folder / row["ligand_path"]))
+        assert isinstance(process(item, IngestOptions(hydrogens=hydrogens)), Complex)
+print("new", sorted(k for k, f in kernels.items() if len(f.signatures) != before[k]))
+"""
+
+
+def test_nothing_is_compiled_in_the_time_of_an_item(tmp_path):
+    write_sample(tmp_path, n=12, seed=1)
+    found = subprocess.run(
+        [sys.executable, "-c", SIGNATURES, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines() == ["cold ['_name', '_number', '_pair']", "new []"]  # loops within loops
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -43,6 +43,8 @@ def process(item: Item, options: ToyOptions) -> Complex | Rejection:
         ctypes.string_at(0)
     if word == "hang":
         sum(range(10**14))  # holds the interpreter's lock, as native code does
+    if word == "wait":
+        time.sleep(float(text.split()[1]))
     if word == "slow":
         time.sleep(0.05)
     seed = zlib.crc32(f"{item.id} {text} {options.tag}".encode())
