@@ -51,7 +51,8 @@ def ingest(
     sources
         Folders, tables or archives (tar, tar.gz, zip; read in place), of one layout each.
     out
-        Folder for the parts, ledger.parquet and summary.json: new, empty, or of an earlier ingest.
+        Folder for the parts, ledger.parquet, timings.parquet and summary.json: new, empty, or of an earlier
+        ingest.
     layout
         What lies there: auto, table, pdbbind, plinder, sair, crossdocked, posebusters, dude, openfe, rcsb,
         predicted, pairs; or a class of your own, package.module:Class. auto says what it chose, and why.

@@ -187,7 +187,7 @@ def _finish(
     rows = pl.concat([pl.read_parquet(path) for path in receipts] or [ledger.SCHEMA.to_frame()])
     if engine.duplicates == "refuse":
         rows = refuse_duplicates(job.out, rows)
-    ledger.write_frame(rows, job.out / ledger.LEDGER)
+    ledger.place(rows, job.out)
     parts = sorted(set(rows["part"].to_list()) - {""})
     summary = {
         **ledger.account(rows),

@@ -59,14 +59,14 @@ class Journal:
         os.write(self.file, _ATTEMPT.encode())
         if self.isolated:
             faulthandler.enable(self.file, all_threads=False)
-            for alarm, _ in _CLOCKS.values():
+            for alarm, _times in _CLOCKS.values():
                 faulthandler.register(alarm, self.file, all_threads=False, chain=True)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._set_clocks(0)
         if self.isolated:
-            for alarm, _ in _CLOCKS.values():
+            for alarm, _times in _CLOCKS.values():
                 faulthandler.unregister(alarm)
             faulthandler.disable()
         os.close(self.file)
@@ -88,7 +88,7 @@ class Journal:
 
     def _set_clocks(self, seconds: float) -> None:
         """Let the clocks run for so long, 0 to stop them."""
-        for clock, (_, times) in _CLOCKS.items() if self.isolated else ():
+        for clock, (_alarm, times) in _CLOCKS.items() if self.isolated else ():
             signal.setitimer(clock, seconds * times)
 
 

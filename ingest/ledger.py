@@ -1,6 +1,7 @@
 """What was seen, kept, refused and why: one row an item, and what the next run may take from it.
 
-``ledger.parquet`` holds the rows of a finished run, in the order of the source. Until a run has ended, each
+``ledger.parquet`` holds the rows of a finished run, in the order of the source, but for the time that each
+item took, which stands beside it: the same input gives the same bytes. Until a run has ended, each
 task's rows are a *receipt* of their own under ``.work``; a run that was killed leaves them for the next.
 """
 
@@ -22,6 +23,7 @@ from .item import Item, Label, Locator, Rejection
 from .reasons import REASONS
 
 LEDGER: Final = "ledger.parquet"
+TIMES: Final = "timings.parquet"  # the one column that differs from run to run, so that the ledger does not
 SUMMARY: Final = "summary.json"
 PARTS: Final = "parts"
 WORK: Final = ".work"
@@ -109,12 +111,33 @@ def read(out: Path) -> pl.DataFrame:
             f"{out} has no {LEDGER}: it is no output of ingest, or its run has not ended; run it again"
         )
     try:
-        found = pl.read_parquet(path)
+        found = _load(path)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise DataError(f"{path} cannot be read: {error}; remove it and run ingest again") from error
     if found.schema != SCHEMA:
         raise DataError(f"{path} has other columns than this version writes; remove it and run ingest again")
     return found
+
+
+def place(rows: pl.DataFrame, out: Path) -> None:
+    """Write the ledger of a run, and its timings beside it."""
+    write_frame(rows.select("id", "seconds"), out / TIMES)
+    write_frame(rows.drop("seconds"), out / LEDGER)
+
+
+def _load(path: Path) -> pl.DataFrame:
+    """Receipt or ledger, with its timings; 0 where a kill came between the two."""
+    found = pl.read_parquet(path)
+    if "seconds" in found.columns or "id" not in found.columns:
+        return found
+    times = {"id": pl.String, "seconds": pl.Float64}
+    try:
+        known = pl.read_parquet(path.with_name(TIMES), columns=list(times)).cast(pl.Schema(times))
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        known = pl.DataFrame(schema=times)
+    joined = found.join(known.unique("id"), on="id", how="left", maintain_order="left")
+    joined = joined.with_columns(pl.col("seconds").fill_null(0.0))
+    return joined.select(SCHEMA.names()) if set(SCHEMA) == set(joined.columns) else joined
 
 
 def write_frame(rows: pl.DataFrame, path: Path) -> None:
@@ -158,7 +181,7 @@ class Prior:
         it says that it lies elsewhere than in a part of ours.
         """
         try:
-            found = pl.read_parquet(path) if path.is_file() else SCHEMA.to_frame()
+            found = _load(path) if path.is_file() else SCHEMA.to_frame()
         except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
             return None
         return found.filter(pl.col("part").str.contains(_PART)) if found.schema == SCHEMA else None
