@@ -6,7 +6,7 @@ exchanges are those of :mod:`.compress.replicas`; a ring goes through a group in
 
 from __future__ import annotations
 
-import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from .compress.compressor import Compressor
 from .compress.sign import Sign
 from .config import TrainConfig
 from .model.transformer import parameter_count
-from .topology import LEVELS, Topology, is_even, read_racks
+from .topology import LEVELS, Level, Topology, is_even, read_racks
 
 Bytes = dict[str, float]
 Group = Sequence[int]
@@ -31,11 +31,13 @@ def ring(topology: Topology, group: Group, bytes_each: float) -> Bytes:
 
 
 def pairwise(topology: Topology, group: Group, bytes_each: float) -> Bytes:
-    """Everyone sends `bytes_each` to everyone else."""
-    found: Bytes = dict.fromkeys(LEVELS, 0.0)
-    for a, b in itertools.permutations(group, 2):
-        found[topology.level(a, b)] += bytes_each
-    return found
+    """Everyone sends `bytes_each` to everyone else; pairs are counted, since there may be billions."""
+    places = [topology.places[rank] for rank in group]
+    n = len(places)
+    in_node = sum(m * (m - 1) for m in Counter((p.rack, p.node) for p in places).values())
+    in_rack = sum(m * (m - 1) for m in Counter(p.rack for p in places).values())
+    pairs: dict[Level, int] = {"node": in_node, "rack": in_rack - in_node, "cross": n * (n - 1) - in_rack}
+    return {level: pairs[level] * bytes_each for level in LEVELS}
 
 
 def flat(topology: Topology, group: Group, n: int) -> Bytes:
@@ -96,7 +98,8 @@ def describe(topology: Topology, shard: int, values: int) -> dict[str, Any]:
     order = topology.order()
     shards = [order[i : i + shard] for i in range(0, len(order), shard)]
     groups = replica_groups(topology, shard)
-    crossed = [topology.level(a, b) for group in shards for a, b in itertools.combinations(group, 2)]
+    # Of an ordered group the first and the last are as far apart as any two.
+    crossed = [topology.level(group[0], group[-1]) for group in shards]
     n = -(-values // shard)
     sums = {
         way: {level: sum(count(topology, group, n)[level] for group in groups) for level in LEVELS}

@@ -69,9 +69,12 @@ class Topology:
 
         Racks and nodes come as the ranks name them, so that rank 0 is the first.
         """
-        racks = list(dict.fromkeys(place.rack for place in self.places))
-        nodes = list(dict.fromkeys(place.node for place in self.places))
-        key = [(racks.index(p.rack), nodes.index(p.node), p.gpu) for p in self.places]
+        racks: dict[str, int] = {}
+        nodes: dict[str, int] = {}
+        key = [
+            (racks.setdefault(p.rack, len(racks)), nodes.setdefault(p.node, len(nodes)), p.gpu)
+            for p in self.places
+        ]
         return sorted(range(len(key)), key=key.__getitem__)
 
     def level(self, a: int, b: int) -> Level:

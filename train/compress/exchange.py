@@ -106,19 +106,7 @@ class Exchange:
         for start, stop in self.gaps[place]:
             flat[start:stop] = 0.0
 
-    def bytes_sent(self) -> int:
-        """Bytes that a replica sends in one exchange; what it keeps for itself does not travel."""
-        return 2 * (self.replicas.size - 1) * self.compressor.packed_size(self.chunk)
-
     def seed(self, step: int, phase: int, replica: int) -> int:
         """A seed that no other call, phase or replica has."""
         text = f"{self.stream}/{step}/{phase}/{replica}".encode()
         return int.from_bytes(hashlib.sha256(text).digest()[:7], "little")
-
-
-def bytes_of_all_reduce(n: int, size: int, width: int = 4) -> int:
-    """Bytes that each of `size` processes sends in the usual all-reduce of `n` values of `width` bytes.
-
-    Reduce-scatter and all-gather in a ring (Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002).
-    """
-    return round(2 * (size - 1) / size * n * width)
