@@ -36,6 +36,7 @@ from holoshard.shards.make.writer import DatasetWriter
 from holoshard.shards.read.ahead import ReadAhead, stored_fields
 from holoshard.shards.read.batch import DEFAULT_FIELDS, rotations
 from holoshard.shards.read.dataset import Dataset, open_dataset
+from holoshard.shards.read.gather import Gather
 from holoshard.shards.read.pool import Pool
 
 STRETCH = 4096
@@ -126,12 +127,13 @@ def one_by_one(get: Callable[[int], Any], n: int) -> float:
 def floor(dataset: Dataset) -> Iterator[dict[str, Any]]:
     """Read, decode and padded copy, in the order of the file, sorted by length within a block."""
     reader = ReadAhead(dataset.stream(threads=0), 0)
+    pool = Pool(reader.room(), 1, reader.pooled)
     for b in range(dataset.reader.n_blocks):
-        pool = Pool([reader.room(b)], reader.pooled, 1, reader.memory)
         pool.land(0, reader.decode(b, pool.regions(0)))
-        order = np.argsort(pool.counts["atom"], kind="stable")
-        for begin in range(0, len(order), BATCH):
-            yield pool.padded(order[begin : begin + BATCH], DEFAULT_FIELDS)
+        order = np.argsort(pool.block(0).counts["atom"], kind="stable")
+        steps = np.split(order, range(BATCH, len(order), BATCH))
+        gather = Gather(pool, steps, DEFAULT_FIELDS)
+        yield from map(gather.padded, range(len(steps)))
 
 
 def padding(dataset: Dataset) -> float:

@@ -96,12 +96,12 @@ def unpack_block(
 
 def check_pieces(pieces: Mapping[int, memoryview], places: Places, block: int, where: str) -> None:
     """ChecksumError if a column's bytes are not those that were written."""
-    expected = places.table.column_crc32[block]
+    expected, sizes = places.table.column_crc32[block].tolist(), places.size[block].tolist()
     for i, piece in pieces.items():
-        if len(piece) != places.size[block, i]:
+        if len(piece) != sizes[i]:
             raise FormatError(
                 f"{where}: read {len(piece)} bytes of {places.layout.columns[i].field.path}, expected "
-                f"{places.size[block, i]}: the file was cut short"
+                f"{sizes[i]}: the file was cut short"
             )
         found = crc32(piece)
         if found != expected[i]:
@@ -121,13 +121,16 @@ def _unpack_column(
     out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
     column, data = places.layout.columns[i], pieces[i]
-    sizes = places.chunk_sizes(block, i).tolist()
-    n, dtype = len(sizes) * column.chunk_rows, np.dtype(column.field.dtype)
-    if out is None or out.dtype != dtype or len(out) < n or out.shape[1:] != column.field.shape:
-        out = np.empty((n, *column.field.shape), dtype)
-    offset = 0
+    n = int(places.n_chunks[block, i])
+    dtype, shape = np.dtype(column.field.dtype), (n * column.chunk_rows, *column.field.shape)
+    if out is None or out.dtype != dtype or len(out) < shape[0] or out.shape[1:] != shape[1:]:
+        out = np.empty(shape, dtype)
     try:
-        for j, size in enumerate(sizes):
+        if n == 1:
+            column.codec.decode(data, out[: shape[0]])
+            return out[:rows]
+        offset = 0
+        for j, size in enumerate(places.chunk_sizes(block, i).tolist()):
             chunk = out[j * column.chunk_rows : (j + 1) * column.chunk_rows]
             column.codec.decode(data[offset : offset + size], chunk)
             offset += size

@@ -8,6 +8,7 @@ stream (HDF5 filters shuffle and deflate, Zarr codecs ``numcodecs.shuffle`` and 
 
 from __future__ import annotations
 
+import struct
 import zlib
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -157,7 +158,7 @@ def from_fixed(
 def _check_frame(data: bytes | memoryview, n_bytes: int) -> None:
     if len(data) < BLOSC_OVERHEAD:
         raise ValueError("shorter than a Blosc header")
-    found, packed = np.frombuffer(data[4:8], "<u4")[0], np.frombuffer(data[12:16], "<u4")[0]
+    found, _, packed = struct.unpack_from("<3I", data, 4)
     if found != n_bytes or packed != len(data):
         raise ValueError(f"its Blosc header says {packed} bytes packed, {found} unpacked")
 

@@ -11,12 +11,11 @@ Held at once are the pools of two windows and some batches, whatever the size of
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +26,8 @@ from ..format.chunks import EMPTY
 from ..format.container import Span
 from .batch import ATOM_RESIDUE_TYPE, Batch, rotations
 from .crop import crop, residue_type_field, with_residue_type
-from .kept import Keep, arrays_of, block_of, name_of
-from .memory import Memory
+from .gather import Gather
+from .kept import arrays_of, block_of, name_of
 from .order import Rows, share
 from .pool import Pool, Room
 
@@ -39,7 +38,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 AHEAD: Final = 4  # batches ready before the consumer asks
-THREADS: Final = min(4, os.cpu_count() or 1)
 
 
 class Blocks(Protocol):
@@ -58,50 +56,28 @@ class Blocks(Protocol):
     ) -> Block:
         """Decode the named fields of one block, into ``out`` where that fits."""
 
-    def room(self, block: int, keys: Sequence[str]) -> Room:
-        """What :meth:`read` unpacks the named fields to, if they stay raw."""
+    def room(self, keys: Sequence[str]) -> Room:
+        """What :meth:`read` unpacks the named fields of the largest block to, if they stay raw."""
 
     def spans(self, block: int, keys: Sequence[str] | None = None) -> Sequence[Span]:
         """The byte ranges that :meth:`read` fetches."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOptions:
-    """What a batch holds, and how it is read.
-
-    Parameters
-    ----------
-    fields : keys of the batch, None for ``DEFAULT_FIELDS``
-    max_atoms : crop each complex to so many atoms, the pocket's nearest to the ligand; None for all
-    layout : "padded" or "packed"
-    pad_multiple : round padded widths up to a multiple, for compilers that want few shapes
-    rotate : turn each complex at random about the centre of its ligand, anew each epoch
-    threads : that read and collate; 0 does all in the consumer
-    fetch : reads bytes of a file instead of ``os.pread``, such as a cache
-    keep : keeps decoded blocks between epochs, see :class:`~holoshard.shards.read.kept.Keep`
-    """
-
-    fields: Sequence[str] | None = None
-    max_atoms: int | None = None
-    layout: Literal["padded", "packed"] = "padded"
-    pad_multiple: int = 1
-    rotate: bool = False
-    threads: int = THREADS
-    fetch: Any = None
-    keep: Keep | None = None
-
-
 @dataclass(slots=True, eq=False)
 class _Window:
-    """A window's share of this rank: the rows of each step, and the blocks they lie in."""
+    """A window's share of this rank: the rows of each step, the blocks they lie in, and where these are."""
 
     numbers: list[int]  # of the steps
     steps: list[Rows]
     sizes: list[int]  # of the global batches
     needs: Rows
+    of: Rows  # which of the needs each row lies in, step after step
     pool: Pool | None = None
+    region: dict[int, int] = field(default_factory=dict)  # block -> its place in the pool
+    slots: list[Rows] = field(default_factory=list)  # of each step's rows in the pool
     landed: dict[int, Future[None]] = field(default_factory=dict)  # block -> when it is in the pool
-    ready: Future[None] | None = None
+    ready: Future[Gather] | None = None
+    batches: list[Future[Batch]] = field(default_factory=list)
 
 
 class ReadAhead:
@@ -116,7 +92,7 @@ class ReadAhead:
         threads = self.options.threads
         self.threads = ThreadPoolExecutor(threads, "holoshard-stream") if threads > 0 else None
         self.ahead = AHEAD if threads > 0 else 1
-        self.memory = Memory()
+        self.pool: Pool | None = None
 
     def close(self) -> None:
         """Forget what has not begun, and wait for what has."""
@@ -142,19 +118,23 @@ class ReadAhead:
         before, window = None, next(windows, None)
         while window is not None:
             following = next(windows, None)
-            pool = self.read(window, window.needs, before)
-            window.ready = self.submit(_all, list(window.landed.values()))
+            if window.pool is None:
+                self.place(window, before, spare=0 if following is None else len(following.needs))
+            self.read(window, window.needs)
+            window.ready = self.submit(self.prepare, window)
             n = len(window.steps)
-            late = min(self.ahead, n - 1)  # by then the pool of the window before is free
+            late = min(self.ahead, n - 1)
             for i in range(n):
                 if following is not None and i >= late:  # its blocks, evenly over the batches of this one
-                    needs = following.needs[share(len(following.needs), i - late, n - late)]
-                    self.read(following, needs, window)
-                ready.append(self.submit(self.collate, window, pool, i))
+                    if following.pool is None:
+                        self.release(before, window)
+                        self.place(following, window, spare=len(window.needs))
+                    self.read(following, following.needs[share(len(following.needs), i - late, n - late)])
+                window.batches.append(self.submit(self.collate, window, i))
+                ready.append(window.batches[-1])
                 if len(ready) >= self.ahead:
                     yield ready.popleft().result()
             before, window = window, following
-            before.pool = None
         while ready:
             yield ready.popleft().result()
 
@@ -185,37 +165,56 @@ class ReadAhead:
                 sizes.append(len(rows))
         if not steps:
             return None
-        needs = np.unique(self.blocks_of(np.concatenate(steps)))
+        needs, of = np.unique(self.blocks_of(np.concatenate(steps)), return_inverse=True)
         if not len(needs):  # no rows for this rank: any block says what an empty batch looks like
             needs = self.blocks_of(next(window.batches()))[:1]
-        return _Window(numbers, steps, sizes, needs)
+        return _Window(numbers, steps, sizes, needs, of)
 
     def blocks_of(self, rows: Rows) -> Rows:
         """Block of each data set row."""
         return np.searchsorted(self.stream.blocks.first_complex, rows, side="right") - 1
 
-    def read(self, window: _Window, blocks: Rows, before: _Window | None) -> Pool:
-        """Hand in the reading of those of a window's blocks that are not on their way to its pool."""
-        if window.pool is None:
-            window.pool = Pool(
-                [self.room(block) for block in window.needs.tolist()], self.pooled,
-                self.options.pad_multiple, self.memory,
-            )  # fmt: skip
-        for block in blocks.tolist():
-            if block in window.landed:
-                continue
-            i = int(np.searchsorted(window.needs, block))
-            if before is not None and before.pool is not None and block in before.landed:
-                there = int(np.searchsorted(before.needs, block))
-                work = self.submit(_copy, before.landed[block], before.pool, there, window.pool, i)
+    def place(self, window: _Window, before: _Window | None, spare: int) -> None:
+        """Give each block of a window a region; what the window before holds too stays where it is."""
+        needs = window.needs.tolist()
+        shared = set[int]() if before is None else before.region.keys() & set(needs)
+        pool = self.pool
+        if pool is None or len(pool.free) < len(needs) - len(shared):
+            pool = self.pool = Pool(
+                self.room(), len(needs) + spare, self.pooled, self.options.pad_multiple, self.stream.memory
+            )
+        for block in needs:
+            if before is not None and before.pool is not None and block in shared:
+                landed, there = before.landed[block], before.region[block]
+                if before.pool is pool:
+                    window.region[block], window.landed[block] = there, landed
+                else:  # it has grown too small
+                    here = window.region[block] = pool.free.pop()
+                    window.landed[block] = self.submit(_copy, landed, before.pool, there, pool, here)
             else:
-                work = self.submit(self.land, window.pool, i, block)
-            window.landed[block] = work
-        return window.pool
+                window.region[block] = pool.free.pop()
+        window.pool = pool
+        begin = np.array([window.region[block] for block in needs]) * pool.size
+        begin -= self.stream.blocks.first_complex[window.needs]
+        slots = np.concatenate(window.steps) + begin[window.of]
+        window.slots = np.split(slots, np.cumsum([len(rows) for rows in window.steps])[:-1])
 
-    def room(self, block: int) -> Room:
-        """What a block takes in a pool."""
-        room = self.stream.blocks.room(block, self.stored)
+    def release(self, window: _Window | None, held: _Window) -> None:
+        """Give back the regions of a window that is over, but for the blocks that the one after it holds."""
+        if window is not None and window.pool is self.pool is not None:
+            wait(window.batches)  # some may be on their way, if windows are short
+            self.pool.free += [r for block, r in window.region.items() if block not in held.region]
+
+    def read(self, window: _Window, blocks: Rows) -> None:
+        """Hand in the reading of those of a window's blocks that are not on their way to the pool."""
+        assert window.pool is not None
+        for block in blocks.tolist():
+            if block not in window.landed:
+                window.landed[block] = self.submit(self.land, window.pool, window.region[block], block)
+
+    def room(self) -> Room:
+        """What the largest block takes in a pool."""
+        room = self.stream.blocks.room(self.stored)
         if ATOM_RESIDUE_TYPE not in self.stream.keys:
             return room
         derived = residue_type_field(room.fields)
@@ -254,32 +253,28 @@ class ReadAhead:
             raise FormatError(f"block {block} of the data set: {error}") from error
         return replace(decoded, columns={k: decoded.columns[k] for k in self.pooled})
 
-    def collate(self, window: _Window, pool: Pool, i: int) -> Batch:
+    def prepare(self, window: _Window) -> Gather:
+        """Wait until all blocks of a window are there, and raise what went wrong with any of them."""
+        for landed in window.landed.values():
+            landed.result()
+        assert window.pool is not None
+        return Gather(window.pool, window.slots, self.stream.keys, self.options.pad_multiple)
+
+    def collate(self, window: _Window, i: int) -> Batch:
         """Gather the batch of step i of a window."""
-        ready = window.ready
-        assert ready is not None
-        ready.result()
-        rows, options, stream = window.steps[i], self.options, self.stream
-        block = np.searchsorted(window.needs, self.blocks_of(rows))
-        slots = rows - stream.blocks.first_complex[window.needs][block] + pool.first[block]
-        gather = pool.packed if options.layout == "packed" else pool.padded
-        columns = gather(slots, stream.keys)
+        assert window.ready is not None
+        gather, options, stream = window.ready.result(), self.options, self.stream
+        columns = gather.packed(i) if options.layout == "packed" else gather.padded(i)
+        index = stream.dataset_rows(window.steps[i])
         if options.rotate and "position" in columns:
-            turn = rotations(stream.dataset_rows(rows), stream.seed, self.order.epoch)
+            turn = rotations(index, stream.seed, self.order.epoch)
             x, of = columns["position"], columns.get("atom_batch")
             columns["position"] = x @ turn if of is None else np.einsum("ni,nij->nj", x, turn[of])
-        index = stream.dataset_rows(rows)
         return Batch(columns, index, window.sizes[i], window.numbers[i], self.order.epoch)
 
 
-def _all(futures: Sequence[Future[None]]) -> None:
-    """Wait for all, and raise what any of them did."""
-    for future in futures:
-        future.result()
-
-
 def _copy(landed: Future[None], old: Pool, there: int, new: Pool, here: int) -> None:
-    """A block that two windows share: from one pool to the next."""
+    """A block that two windows share, where there is a new pool."""
     landed.result()
     new.land(here, old.block(there))
 

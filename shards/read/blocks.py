@@ -52,8 +52,10 @@ class BlockReader:
         self.source = source if isinstance(source, Source) else open_source(Path(source))
         self.fetch: Fetch = fetch or Pread()
         self.verify = verify
+        self._container = self.source.container
         manifest = self.source.manifest
         size = manifest.block_size
+        self._where = [self.source.where(i) for i in range(len(manifest.shards))]
         per_shard = np.array([-(-s.n_complexes // size) for s in manifest.shards], np.int64)
         self._first_block = np.concatenate([[0], np.cumsum(per_shard)]).astype(np.int64)
         self.shard: NDArray[np.int64] = np.repeat(np.arange(len(per_shard)), per_shard)
@@ -97,7 +99,7 @@ class BlockReader:
     def name(self, block: int) -> str:
         """Shard and place of a block, for messages."""
         shard = int(self.shard[block])
-        return f"{self.source.where(shard)}, block {block - int(self._first_block[shard])}"
+        return f"{self._where[shard]}, block {block - int(self._first_block[shard])}"
 
     def places(self, block: int) -> tuple[Places, int]:
         """Table of the block's shard, and the block's row in it."""
@@ -109,9 +111,10 @@ class BlockReader:
     def spans(self, block: int, keys: Sequence[str] | None = None) -> list[Span]:
         """The ranges that :meth:`read` fetches for these fields (None: all columns)."""
         places, row = self.places(block)
-        wanted = self._columns(places, keys)
-        path = self.source.where(int(self.shard[block]))
-        return self.source.container.spans(path, places, row, wanted)
+        return self._spans(block, places, row, self._columns(places, keys))
+
+    def _spans(self, block: int, places: Places, row: int, columns: tuple[int, ...]) -> list[Span]:
+        return self._container.spans(self._where[self.shard[block]], places, row, columns)
 
     def read(
         self,
@@ -140,26 +143,20 @@ class BlockReader:
         found = unpack_block(pieces, places, row, present, raw, where, out)
         return found if len(present) == len(keys) else self._fill(found, keys, raw)
 
-    def room(self, block: int, keys: Sequence[str]) -> Room:
-        """What :meth:`read` unpacks these fields of a block to, if they stay raw."""
-        places, row = self.places(block)
-        layout, fields = places.layout, self.source.manifest.fields
-        chunk_rows = layout.chunk_rows
-        rows: dict[Axis, int] = {"complex": layout.block_size}
-        for axis, n in zip(RAGGED_AXES, places.table.rows[row].tolist(), strict=True):
-            rows[axis] = max(1, -(-n // chunk_rows[axis])) * chunk_rows[axis] if axis in chunk_rows else n
-        own = {key: layout.fields.get(key, fields[key]) for key in keys}
-        return Room(int(self.block_complexes[block]), rows, own)
-
-    def largest(self, keys: Sequence[str]) -> int:
-        """Bytes of the largest block, unpacked with its padding."""
-        sizes = [0]
+    def room(self, keys: Sequence[str]) -> Room:
+        """What :meth:`read` unpacks these fields of the largest block to, if they stay raw."""
+        fields = self.source.manifest.fields
+        rooms = []
         for i in range(len(self.source.manifest.shards)):
             places = self.source.places(i)
-            columns = [places.layout.index[k] for k in keys if k in places.layout.index]
-            each = np.array([places.layout.columns[c].chunk_bytes for c in columns])
-            sizes.append(int((places.n_chunks[:, columns] @ each).max(initial=0)))
-        return max(sizes)
+            chunk_rows = places.layout.chunk_rows
+            rows: dict[Axis, int] = {"complex": places.layout.block_size}
+            most = places.table.rows.max(axis=0, initial=0).tolist()
+            for axis, n in zip(RAGGED_AXES, most, strict=True):
+                rows[axis] = max(1, -(-n // chunk_rows[axis])) * chunk_rows[axis] if axis in chunk_rows else n
+            rooms.append(Room(rows, {key: places.layout.fields.get(key, fields[key]) for key in keys}))
+        nothing: dict[Axis, int] = dict.fromkeys(("complex", *RAGGED_AXES), 0)
+        return Room.widest(rooms or [Room(nothing, {key: fields[key] for key in keys})])
 
     def read_bytes(self, block: int, fetch: Fetch | None = None) -> bytes:
         """All chunk bytes of a block in the order of the layout; the same in every container."""
@@ -175,9 +172,10 @@ class BlockReader:
     def _pieces(
         self, block: int, places: Places, row: int, keys: Sequence[str], fetch: Fetch, where: str
     ) -> dict[int, memoryview]:
-        wanted = set(self._columns(places, keys))
+        wanted = self._columns(places, keys)
         pieces: dict[int, memoryview] = {}
-        for span in self.spans(block, keys):
+        sizes = places.size[row].tolist()
+        for span in self._spans(block, places, row, wanted):
             data = memoryview(fetch(span.path, span.offset, span.length))
             if len(data) != span.length:
                 raise FormatError(
@@ -186,10 +184,9 @@ class BlockReader:
                 )
             offset = 0
             for i in span.columns:
-                size = int(places.size[row, i])
                 if i in wanted:
-                    pieces[i] = data[offset : offset + size]
-                offset += size
+                    pieces[i] = data[offset : offset + sizes[i]]
+                offset += sizes[i]
         if self.verify:
             check_pieces(pieces, places, row, where)
         return pieces

@@ -29,7 +29,8 @@ def with_residue_type(block: Block, out: NDArray[Any] | None = None) -> Block:
     most = np.maximum.reduceat(residue, block.starts["atom"][some]) if some.any() else residue
     if np.any(most >= block.counts["residue"][some]):
         raise FormatError("an atom's residue lies outside its complex; expected a row of its residue axis")
-    row = np.repeat(block.starts["residue"], atoms)
+    few = len(types) <= np.iinfo(np.uint16).max  # then half the time goes into smaller numbers
+    row = np.repeat(block.starts["residue"].astype(np.uint16 if few else np.int64), atoms)
     row += residue
     found = (
         types[:0]

@@ -181,7 +181,7 @@ class Dataset(Sequence[Complex]):
 
         chosen = self.indices(split) if rows is None else np.asarray(rows, np.int64)
         if isinstance(weights, str):
-            weights = self._weights(weights)[chosen]
+            weights = self.weights(weights)[chosen]
         stream = make_stream(self, chosen, batch_size, memory, {"weights": weights, **options})
         if len(chosen) and not len(stream):
             raise UsageError(
@@ -190,7 +190,8 @@ class Dataset(Sequence[Complex]):
             )
         return stream
 
-    def _weights(self, name: str) -> NDArray[np.float64]:
+    def weights(self, name: str) -> NDArray[np.float64]:
+        """A column to draw by, one number a complex; UsageError if it is not here, or not such a column."""
         try:
             column = self.column(name)
         except UsageError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,16 @@ from ..errors import UsageError
 from .ahead import Blocks, stored_fields
 from .batch import ATOM_RESIDUE_TYPE, DEFAULT_FIELDS
 from .budget import window_within
+from .crop import residue_type_field
 from .order import Rows
+from .pool import field_bytes
 from .selection import Selection, is_sparse
 from .stream import Stream, StreamOptions
 
 if TYPE_CHECKING:
     from .dataset import Dataset
 
+PLACE = 4  # bytes: a place that padding takes in a batch
 AXES: dict[str, Axis] = {"n_atoms": "atom", "n_bonds": "bond", "n_residues": "residue"}
 
 
@@ -32,11 +35,9 @@ def make_stream(
     names = {f.name for f in fields(StreamOptions)}
     how = StreamOptions(**{k: v for k, v in options.items() if k in names})
     own = {k: v for k, v in options.items() if k not in names}
-    _check_fields(dataset, how)
+    check_fields(dataset, how)
     if memory is not None:
-        if own.get("window") is not None:
-            raise UsageError("memory says how long the window is; give memory or window, not both")
-        own["window"] = _window(dataset, rows, batch_size, memory, how)
+        own["window"] = window([(dataset, rows)], batch_size, memory, how, own.get("window"))
     reader, lengths, fingerprint = dataset.reader, dataset.column("n_atoms"), dataset.manifest.fingerprint
     distinct = np.unique(rows)
     if not len(rows) or not is_sparse(distinct, reader.first_complex, reader.block_complexes):
@@ -52,7 +53,8 @@ def make_stream(
     )  # fmt: skip
 
 
-def _check_fields(dataset: Dataset, how: StreamOptions) -> None:
+def check_fields(dataset: Dataset, how: StreamOptions) -> None:
+    """UsageError for a field that is not in a data set."""
     known = [*dataset.manifest.fields, ATOM_RESIDUE_TYPE]
     asked = [how.fields] if isinstance(how.fields, str) else how.fields or ()
     unknown = [key for key in asked if key not in known]
@@ -64,22 +66,42 @@ def _check_fields(dataset: Dataset, how: StreamOptions) -> None:
         )
 
 
-def _window(dataset: Dataset, rows: Rows, batch_size: int, memory: int, how: StreamOptions) -> int:
-    """Complexes of the longest window within ``memory`` bytes."""
+def window(
+    parts: Sequence[tuple[Dataset, Rows]], batch_size: int, memory: int, how: StreamOptions, given: int | None
+) -> int:
+    """Complexes of the longest window of some rows of some data sets within ``memory`` bytes.
+
+    UsageError if the window's length is ``given`` as well, or if no window fits.
+    """
+    if given is not None:
+        raise UsageError("memory says how long the window is; give memory or window, not both")
     keys = tuple(DEFAULT_FIELDS if how.fields is None else how.fields)
-    known = dataset.manifest.fields
-    # A complex takes at most its longest, padded to values; and once more as stored, while it is gathered.
-    widest = sum(
-        _row_bytes(known["residue_type" if k == ATOM_RESIDUE_TYPE else k])
-        * _longest(dataset, rows, "atom" if k == ATOM_RESIDUE_TYPE else known[k].axis)
-        for k in keys
-    )
     stored = stored_fields(keys, how.max_atoms)
     return window_within(
-        memory, block_bytes=max(dataset.reader.largest([*stored, *(k for k in keys if k in known)]), 1),
-        block_size=dataset.reader.block_size, batch_bytes=2 * batch_size * widest, batch_size=batch_size,
-        threads=how.threads,
+        memory, block_bytes=max(1, *(_block_bytes(d, keys, stored) for d, _ in parts)),
+        block_size=min(d.reader.block_size for d, _ in parts),
+        # As values, and once more as stored, while they are gathered.
+        batch_bytes=2 * batch_size * max(_widest(d, rows, keys) for d, rows in parts),
+        batch_size=batch_size, threads=how.threads,
     )  # fmt: skip
+
+
+def _block_bytes(dataset: Dataset, keys: Sequence[str], stored: Sequence[str]) -> int:
+    """Of the largest block, with what is derived of it."""
+    room = dataset.reader.room(stored)
+    derived = room.rows["atom"] if ATOM_RESIDUE_TYPE in keys else 0
+    return derived + sum(room.rows[f.axis] * field_bytes(f) for f in room.fields.values())
+
+
+def _widest(dataset: Dataset, rows: Rows, keys: Sequence[str]) -> int:
+    """Bytes of the longest complex in a batch: as values, each row with a byte of a mask."""
+    known = dict(dataset.manifest.fields)
+    if ATOM_RESIDUE_TYPE in keys:
+        known[ATOM_RESIDUE_TYPE] = residue_type_field(known)
+    axes = {known[k].axis for k in keys}
+    return sum(_row_bytes(known[k]) * _longest(dataset, rows, known[k].axis) for k in keys) + sum(
+        PLACE * _longest(dataset, rows, axis) for axis in axes
+    )
 
 
 def _row_bytes(field: Field) -> int:

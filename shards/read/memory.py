@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import deque
 from typing import Any, Final
 
@@ -23,7 +22,6 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._free: deque[NDArray[np.uint8]] = deque()
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -34,21 +32,21 @@ class Memory:
             return np.empty(shape, dtype)
         return np.asarray(_Lease(self, self._take(n_bytes)))[:n_bytes].view(dtype).reshape(shape)
 
+    # No lock: a collector may call these in any thread at any moment, and a deque's ends need none.
+
     def _take(self, n_bytes: int) -> NDArray[np.uint8]:
-        with self._lock:
-            for _ in range(len(self._free)):
-                try:
-                    buffer = self._free.popleft()
-                except IndexError:  # a collector has just made room
-                    break
-                if n_bytes <= len(buffer) <= 2 * n_bytes:
-                    return buffer
-                if not n_bytes // 4 <= len(buffer) < n_bytes:  # what is outgrown goes
-                    self._free.append(buffer)
+        for _ in range(len(self._free)):
+            try:
+                buffer = self._free.pop()  # the last one used is most likely in a core's cache
+            except IndexError:
+                break
+            if n_bytes <= len(buffer) <= 2 * n_bytes:
+                return buffer
+            if not n_bytes // 4 <= len(buffer) < n_bytes:  # what is outgrown goes
+                self._free.appendleft(buffer)
         return np.empty(-(-(n_bytes + n_bytes // 16) // STEP) * STEP, np.uint8)
 
     def _give(self, buffer: NDArray[np.uint8], kept: int = KEPT) -> None:
-        # No lock here: a collector may call this in the thread that holds it.
         self._free.append(buffer)
         if len(self._free) > kept:
             self._free.popleft()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,17 @@ from ..errors import UsageError
 from ..format.block import Block
 from ..format.chunks import EMPTY
 from ..format.container import Span
+from .ahead import stored_fields
+from .batch import DEFAULT_FIELDS
 from .blocks import BlockReader
 from .dataset import Dataset
+from .making import check_fields, window
 from .order import Rows
 from .pool import Room
 from .stream import Stream, StreamOptions
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Mixture:
@@ -67,10 +73,9 @@ class Mixture:
         reader, own = self._reader(block)
         return reader.read(own, keys, raw, fetch, out)
 
-    def room(self, block: int, keys: Sequence[str]) -> Room:
-        """What a block unpacks to."""
-        reader, own = self._reader(block)
-        return reader.room(own, keys)
+    def room(self, keys: Sequence[str]) -> Room:
+        """What the largest block of them all unpacks to."""
+        return Room.widest([d.reader.room(keys) for d in self.datasets])
 
     def spans(self, block: int, keys: Sequence[str] | None = None) -> list[Span]:
         """The ranges of bytes that :meth:`read` asks for."""
@@ -82,23 +87,83 @@ class Mixture:
         which = int(np.searchsorted(self.first_block, block, side="right")) - 1
         return self.datasets[which].reader, block - int(self.first_block[which])
 
-    def stream(self, split: str | None = None, batch_size: int = 64, **options: Any) -> Stream:
-        """Stream a split of all data sets; options as of :meth:`Dataset.stream`, but for weights."""
+    def stream(
+        self,
+        split: str | None = None,
+        batch_size: int = 64,
+        *,
+        weights: str | None = None,
+        memory: int | None = None,
+        **options: Any,
+    ) -> Stream:
+        """Stream a split of all data sets; options as of :meth:`Dataset.stream`.
+
+        ``weights`` names a column that all of them have: complexes are drawn in proportion to it, within a
+        data set only if there are shares.
+
+        Raises
+        ------
+        UsageError
+            A data set lacks the split, a field or the column of weights, or has a field of another shape or
+            unit than the others; or ``memory`` is too little.
+        """
         names = {f.name for f in fields(StreamOptions)}
         how = StreamOptions(**{k: options.pop(k) for k in list(options) if k in names})
-        parts = [d.indices(split) for d in self.datasets]
-        weights: NDArray[np.float64] | None = None
-        if self.shares is not None:
-            each = [share / max(len(p), 1) for share, p in zip(self.shares, parts, strict=True)]
-            weights = np.repeat(np.array(each, np.float64), [len(p) for p in parts])
-        told = repr(([d.manifest.fingerprint for d in self.datasets], self.shares and list(self.shares)))
+        self._check_fields(how)
+        parts = [(d, self._ask(i, d.indices, split)) for i, d in enumerate(self.datasets)]
+        if memory is not None:
+            options["window"] = window(parts, batch_size, memory, how, options.get("window"))
+        told = repr([
+            [d.manifest.fingerprint for d in self.datasets], self.shares and list(self.shares), weights
+        ])  # fmt: skip
         return Stream(
             self,
-            np.concatenate([p + r for p, r in zip(parts, self.first_row[:-1], strict=True)]),
+            np.concatenate([p + r for (_, p), r in zip(parts, self.first_row[:-1], strict=True)]),
             np.concatenate([d.column("n_atoms") for d in self.datasets]),
             batch_size=batch_size,
-            weights=weights,
+            weights=self._weights(parts, weights),
             fingerprint=hashlib.sha256(told.encode()).hexdigest(),
             options=how,
             **options,
         )
+
+    def _check_fields(self, how: StreamOptions) -> None:
+        """UsageError if a field is missing anywhere, or is not the same kind of thing everywhere."""
+        for i, dataset in enumerate(self.datasets):
+            self._ask(i, check_fields, dataset, how)
+        first = self.datasets[0]
+        for key in stored_fields(DEFAULT_FIELDS if how.fields is None else how.fields, how.max_atoms):
+            here = first.manifest.fields[key]
+            for i, dataset in enumerate(self.datasets[1:], 1):
+                there = dataset.manifest.fields[key]
+                kinds = [(f.axis, f.shape, f.unit, f.per_unit, f.value_dtype.kind) for f in (here, there)]
+                if kinds[0] != kinds[1]:
+                    raise UsageError(
+                        f"{key!r} is not the same in all data sets: its axis, shape, unit, steps a unit and "
+                        f"kind of number are {kinds[0]} in {self._name(0)} and {kinds[1]} in "
+                        f"{self._name(i)}; leave it out of stream(fields=...), or write one of them anew"
+                    )
+
+    def _weights(
+        self, parts: Sequence[tuple[Dataset, Rows]], column: str | None
+    ) -> NDArray[np.float64] | None:
+        """A weight a row, None if all are alike."""
+        if column is None and self.shares is None:
+            return None
+        found = [
+            np.ones(len(rows)) if column is None else self._ask(i, d.weights, column)[rows]
+            for i, (d, rows) in enumerate(parts)
+        ]
+        if self.shares is not None:
+            found = [w * (s / (w.sum() or 1.0)) for w, s in zip(found, self.shares, strict=True)]
+        return np.concatenate(found)
+
+    def _name(self, i: int) -> str:
+        return f"data set {i} of the mixture ({self.datasets[i].reader.source.root})"
+
+    def _ask(self, i: int, ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Ask a data set, and let the error say which it was."""
+        try:
+            return ask(*args, **kwargs)
+        except UsageError as error:
+            raise UsageError(f"{self._name(i)}: {error}") from error

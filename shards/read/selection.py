@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..complex import RAGGED_AXES, Axis
-from ..format.block import Block, concatenate, widest
+from ..format.block import Block, concatenate
 from ..format.chunks import EMPTY
 from ..format.container import Span
 from .order import Rows
@@ -54,18 +54,18 @@ class Selection:
             self.blocks.read(source, keys, raw, fetch).take(rows) for source, rows in self._parts(block)
         ])  # fmt: skip
 
-    def room(self, block: int, keys: Sequence[str]) -> Room:
-        """What they take once they are together."""
-        part = slice(block * self.block_size, (block + 1) * self.block_size)
-        rooms = [self.blocks.room(source, keys) for source, _ in self._parts(block)]
-        fields = dict(rooms[0].fields)
-        for room in rooms[1:]:
-            fields = {key: widest(fields[key], field) for key, field in room.fields.items()}
-        rows: dict[Axis, int] = {"complex": len(self.rows[part])}
+    def room(self, keys: Sequence[str]) -> Room:
+        """What the largest of these blocks takes."""
+        whole = self.blocks.room(keys)
+        rows: dict[Axis, int] = {"complex": min(self.block_size, max(len(self.rows), 1))}
+        sources = np.split(self._block, self.first_complex[1:])
         for axis in RAGGED_AXES:
             known = self.counts.get(axis)
-            rows[axis] = sum(r.rows[axis] for r in rooms) if known is None else int(known[part].sum())
-        return Room(rows["complex"], rows, fields)
+            if known is not None and len(known):
+                rows[axis] = int(np.add.reduceat(known, self.first_complex, dtype=np.int64).max())
+            else:
+                rows[axis] = whole.rows[axis] * max(len(np.unique(s)) for s in sources)
+        return Room(rows, whole.fields)
 
     def spans(self, block: int, keys: Sequence[str] | None = None) -> list[Span]:
         """The byte ranges of the blocks that they lie in."""

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from ..errors import UsageError
 from ..format.container import Span
-from .ahead import Blocks, ReadAhead, StreamOptions
+from .ahead import Blocks, ReadAhead
 from .batch import DEFAULT_FIELDS, Batch
+from .memory import Memory
+from .options import StreamOptions
 from .order import Order, Rows, Shuffle, draw
 
 __all__ = ["Stream", "StreamOptions"]
@@ -73,6 +75,7 @@ class Stream:
         self.epoch, self.step = epoch, skip
         self.keys = tuple(DEFAULT_FIELDS if options.fields is None else options.fields)
         self._order: Order | None = None
+        self.memory = Memory()  # of epoch after epoch
 
     def __len__(self) -> int:
         """Global steps of an epoch."""

@@ -23,8 +23,8 @@ class MemoryBlocks:
         self.rows = np.arange(n)
         self.reads, self.broken = [], broken
 
-    def room(self, block, keys):
-        return Room.of(self.blocks[block])
+    def room(self, keys):
+        return Room.widest([Room.of(b) for b in self.blocks])
 
     def read(self, block, keys=None, raw=False, fetch=None, out=None):
         if block == self.broken:

@@ -13,13 +13,15 @@ from holoshard.shards.format.block import Block
 from holoshard.shards.format.codec import from_fixed
 from holoshard.shards.read.batch import ATOM_RESIDUE_TYPE, DEFAULT_FIELDS, Batch, rotations
 from holoshard.shards.read.crop import crop, nearest, with_residue_type
+from holoshard.shards.read.gather import Gather
 from holoshard.shards.read.pool import Pool, Room
 
 SOURCE = MemoryBlocks(40)
 
 
 def pool_of(blocks, multiple=1):
-    pool = Pool([Room.of(b) for b in blocks], [*DEFAULT_FIELDS], multiple)
+    room = Room.widest([Room.of(b) for b in blocks])
+    pool = Pool(room, len(blocks), [*DEFAULT_FIELDS], multiple)
     pool.buffer[:] = 0xA5  # whatever was there before must not come through
     for i, block in enumerate(blocks):
         pool.land(i, block)
@@ -31,6 +33,12 @@ POOLS = {
     for m in (1, 8)
 }
 POOL = POOLS[1]
+
+
+def gather(slots, multiple=1):
+    """The batch of some slots, the second of three."""
+    steps = [np.array(some, np.int64) for some in ([7, 0, 7], slots, [])]
+    return Gather(POOLS[multiple], steps, DEFAULT_FIELDS, multiple)
 
 
 def expected(c, key):
@@ -45,7 +53,7 @@ ATOMS = [k for k in DEFAULT_FIELDS if POOL.axes[k] == "atom"]
 @settings(max_examples=50, deadline=None)
 @given(slots=st.lists(st.integers(0, 39), max_size=20), multiple=st.sampled_from([1, 8]))
 def test_padded_is_each_complex_and_zeros(slots, multiple):
-    found = POOLS[multiple].padded(np.array(slots, np.int64), DEFAULT_FIELDS)
+    found = gather(slots, multiple).padded(1)
     assert set(found) == {*DEFAULT_FIELDS, "atom_mask", "ligand_mask", "bond_mask"}
     longest = max((SOURCE.complexes[s].n_atoms for s in slots), default=1)
     assert found["element"].shape == (len(slots), -(-longest // multiple) * multiple)
@@ -68,7 +76,7 @@ def test_padded_is_each_complex_and_zeros(slots, multiple):
 @settings(max_examples=50, deadline=None)
 @given(slots=st.lists(st.integers(0, 39), max_size=20))
 def test_packed_is_each_complex_end_to_end(slots):
-    found = POOL.packed(np.array(slots, np.int64), DEFAULT_FIELDS)
+    found = gather(slots).packed(1)
     bounds = found["atom_cu_seqlens"]
     assert bounds.dtype == np.int32
     assert bounds.tolist() == [0, *np.cumsum([SOURCE.complexes[s].n_atoms for s in slots])]
@@ -83,7 +91,7 @@ def test_packed_is_each_complex_end_to_end(slots):
 
 
 def test_distances():
-    columns = POOL.padded(np.array([3, 5]), DEFAULT_FIELDS)
+    columns = gather([3, 5]).padded(1)
     found = Batch(columns, np.array([3, 5]), 2).distances()
     for b, s in enumerate((3, 5)):
         x = SOURCE.complexes[s].position.astype(float)
@@ -103,7 +111,7 @@ def test_a_missing_key_names_the_others():
 
 def test_torch_tensors():
     torch = pytest.importorskip("torch")
-    batch = Batch(POOL.padded(np.array([0, 1]), DEFAULT_FIELDS), np.array([0, 1]), 2)
+    batch = Batch(gather([0, 1]).padded(1), np.array([0, 1]), 2)
     tensors = batch.torch()
     assert tensors["position"].dtype == torch.float32
     assert tensors["position"].data_ptr() == batch["position"].ctypes.data

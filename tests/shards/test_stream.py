@@ -158,6 +158,32 @@ def test_each_block_is_read_once_an_epoch():
     assert len(source.reads) < 54
 
 
+@pytest.mark.parametrize("threads", [0, 2])
+def test_windows_of_more_and_more_blocks(threads):
+    """The first windows hold few blocks, so the pool grows; a block of two windows is still read once."""
+    source = MemoryBlocks(400)
+    rows = np.concatenate([np.arange(60), np.arange(60, 400, 3)])
+    found = [
+        b
+        for b in Stream(
+            source, rows, source.lengths, batch_size=10, shuffle="none", window=20,
+            options=StreamOptions(threads=threads),
+        )
+    ]  # fmt: skip
+    served = rows[: len(found) * 10]
+    assert np.array_equal(np.concatenate([b.index for b in found]), served)
+    for batch in found:
+        assert_rows(batch, source)
+    assert sorted(source.reads) == np.unique(served // 8).tolist()
+
+
+def test_batches_stay_as_they_are():
+    """Memory that is used again is never that of a batch which somebody holds, in later epochs neither."""
+    s = stream(window=16, threads=2)
+    for batch in [b for _ in range(3) for b in s]:
+        assert_rows(batch)
+
+
 def test_stopping_early_leaves_no_thread_and_reads_little():
     source = MemoryBlocks(1000, 4)
     for _ in stream(source, window=16, threads=3):
