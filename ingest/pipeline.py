@@ -62,6 +62,10 @@ class IngestOptions:
     merge
         What becomes of repeated measurements: "median" in pK, with their number and spread; or "separate",
         each a complex of its own, named id@1, id@2, ...
+    bonds
+        Of a ligand whose bonds neither a file nor the dictionary nor a SMILES states: "perceive" tells them
+        from the geometry where that leaves no doubt, and the record says so (repair bonds_perceived);
+        "stated" refuses it.
     max_atoms
         Of ligand and pocket; more is refused.
     filters
@@ -74,6 +78,7 @@ class IngestOptions:
     assembly: str = ""
     unlabelled: Literal["keep", "refuse"] = "keep"
     merge: Merge = "median"
+    bonds: Literal["perceive", "stated"] = "perceive"
     max_atoms: int = 16384
     filters: Filters = NO_FILTERS
 
@@ -196,6 +201,7 @@ def _process(item: Item, options: IngestOptions, trace: Trace) -> Complex:
         with trace.step("ligand"):
             own = find_ligand(receptor, item.residue)
             ligand = embedded_ligand(receptor, own, options.hydrogens, item.smiles)
+            _refuse_perceived(ligand, item.residue or "the ligand", options)
     else:
         ligand = _ligand_of_files(item, options, trace)
     trace.repairs += ligand.repairs
@@ -283,6 +289,7 @@ def _ligand_of_files(item: Item, options: IngestOptions, trace: Trace) -> Ligand
                 data = _ligand_bytes.get(key, lambda at=locator: load(at))  # type: ignore[misc]
             with trace.step("ligand"):
                 ligand = read_ligand(data, _name(locator), item.record, options.hydrogens)
+                _refuse_perceived(ligand, _name(locator), options)
         except StructureError as error:
             trouble = trouble or error
             _note(locator, trace, seen)
@@ -293,6 +300,12 @@ def _ligand_of_files(item: Item, options: IngestOptions, trace: Trace) -> Ligand
         return ligand
     assert trouble is not None
     raise trouble
+
+
+def _refuse_perceived(ligand: Ligand, name: str, options: IngestOptions) -> None:
+    if options.bonds == "stated" and "bonds_perceived" in ligand.repairs:
+        said = f"nothing states the bonds of {name}; --bonds perceive would tell them from its geometry"
+        raise StructureError("ligand_no_bond_orders", said)
 
 
 def _pocket(

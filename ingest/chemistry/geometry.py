@@ -3,7 +3,11 @@
 The limits lie between the mean lengths of single and double bonds in Allen et al., J. Chem. Soc. Perkin
 Trans. 2 (1987) S1. Planar five- and six-rings of short bonds are aromatic; groups
 that are drawn in one form only (nitro, sulfonyl, phosphate, carboxyl) get it. What comes of it is then held
-against the angles: a molecule of which one atom does not fit is refused, not guessed at.
+against the angles: a molecule of which one atom does not fit is refused, not guessed at, and so is one that
+small errors of the coordinates would make another.
+
+That is reliable for poses with the geometry of a force field or a dictionary, as programs write them, less so
+the further coordinates are off; ``tests/ingest/test_geometry.py`` has the shares.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from rdkit import Chem, rdBase
 from ...shards.errors import StructureError
 from ..read.residue import Entry
 from .mend import mark_aromatic
+from .molecule import inchikey
 from .perceive import sanitise
 from .smiles_entry import entry_of
 
@@ -48,6 +53,7 @@ _TETRAHEDRAL, _TRIGONAL = (
     117.5,
 )  # at a carbon of two neighbours: sp3 below the first, not above the last
 _LINEAR: Final = 160.0
+_TRIALS, _ERROR = 6, 0.02  # times all atoms are moved, by a normal error on each axis in angstrom
 
 
 def entry_from_geometry(
@@ -64,13 +70,34 @@ def entry_from_geometry(
     StructureError
         ``ligand_no_bond_orders`` if the geometry leaves a doubt.
     """
+    shaken = np.random.default_rng(0)  # the same each time
     try:
         with rdBase.BlockLogs():
-            return _Drawing(element, position).entry(residue_name)
+            mol = _Drawing(element, position).molecule()
+            said = _skeleton(mol)
+            for _ in range(_TRIALS):
+                other = _trial(element, position + shaken.normal(0, _ERROR, position.shape))
+                if other not in ("", said):
+                    raise _doubt(f"{_ERROR} angstrom more or less would make another molecule of it")
+            Chem.Kekulize(mol, clearAromaticFlags=True)
+            return entry_of(mol, np.arange(len(element)), residue_name)
     except (StructureError, Chem.MolSanitizeException, RuntimeError) as error:
-        said = " ".join(str(error).split())
-        message = f"bonds of residue {residue_name!r} cannot be told from its geometry: {said}"
+        why = " ".join(str(error).split())
+        message = f"bonds of residue {residue_name!r} cannot be told from its geometry: {why}"
         raise StructureError("ligand_no_bond_orders", message) from error
+
+
+def _trial(element: NDArray[np.uint8], position: NDArray[np.float64]) -> str:
+    """The skeleton of what these coordinates make, "" for a doubt, which is no other answer."""
+    try:
+        return _skeleton(_Drawing(element, position).molecule())
+    except (StructureError, Chem.MolSanitizeException, RuntimeError):
+        return ""
+
+
+def _skeleton(mol: Any) -> str:
+    """Equal for the tautomers and forms of one molecule: the first block of its InChIKey."""
+    return inchikey(mol)[:14]
 
 
 class _Drawing:
@@ -96,7 +123,7 @@ class _Drawing:
         self.charge = [0] * len(self.z)
         self.aromatic: set[tuple[int, int]] = set()
 
-    def entry(self, name: str) -> Entry:
+    def molecule(self) -> Any:
         """All steps, and the test of what came of them."""
         self._draw_rings()
         self._draw_groups()
@@ -106,10 +133,9 @@ class _Drawing:
         if len(Chem.GetMolFrags(mol)) > 1:
             raise _doubt("it is in several pieces")
         self._check(mol)
-        Chem.Kekulize(mol, clearAromaticFlags=True)
-        return entry_of(mol, np.arange(len(self.z)), name)
+        return mol
 
-    def _molecule(self) -> Any:
+    def _drawn(self) -> Any:
         kinds = {1: Chem.BondType.SINGLE, 2: Chem.BondType.DOUBLE, 3: Chem.BondType.TRIPLE}
         mol = Chem.RWMol()
         for number, charge in zip(self.z, self.charge, strict=True):
@@ -122,7 +148,7 @@ class _Drawing:
 
     def _with_ring_hydrogens(self) -> Any:
         """Nitrogens of five-rings get a hydrogen where Kekulé forms ask for it, the widest angles first."""
-        mol = self._molecule()
+        mol = self._drawn()
         bare = [a for a, z in enumerate(self.z) if z == 7 and len(self.near[a]) == 2]
         nitrogens = [a for a in bare if all(_pair(a, b) in self.aromatic for b in self.near[a])]
         nitrogens.sort(key=lambda a: -self._angle(a))
@@ -144,7 +170,7 @@ class _Drawing:
 
     def _draw_rings(self) -> None:
         """Planar rings of short bonds."""
-        mol = self._molecule()
+        mol = self._drawn()
         for ring in map(list, Chem.GetSymmSSSR(mol)):
             bonds = [_pair(a, b) for a, b in zip(ring, [*ring[1:], ring[0]], strict=True)]
             excess = [self.length[pair] - self._limits(pair)[0] for pair in bonds]
@@ -234,6 +260,12 @@ class _Drawing:
         pairs = [_pair(atom, b) for b in self.near[atom]]
         return any(self.length[pair] < self._limits(pair)[3] + 0.03 for pair in pairs)
 
+    def _is_triazane(self, atom: Any) -> bool:
+        """True for the middle of three nitrogens in a row, all bonds single: no ligand has these."""
+        ends = [a for a in atom.GetNeighbors() if a.GetAtomicNum() == 7]
+        row = [atom, *ends]
+        return len(ends) == 2 and not any(map(_is_unsaturated, row))
+
     def _check(self, mol: Any) -> None:
         """Angles and lengths against what was drawn."""
         for atom in mol.GetAtoms():
@@ -243,6 +275,10 @@ class _Drawing:
                 raise _doubt(f"atom {index + 1} would be charged")
             if atom.GetNumRadicalElectrons():
                 raise _doubt(f"atom {index + 1} would be a radical")
+            if self.z[index] == 16 and len(self.near[index]) > 1 and atom.GetTotalNumHs():
+                raise _doubt(f"sulfur {index + 1} would have hydrogens beside {len(self.near[index])} bonds")
+            if self.z[index] == 7 and self._is_triazane(atom):
+                raise _doubt(f"nitrogen {index + 1} would be singly bonded to two others")
             if self.z[index] == 6 and ((total > _PLANAR and not flat) or (0 < total < _PYRAMIDAL and flat)):
                 raise _doubt(f"the angles at atom {index + 1} sum up to {total:.0f} degrees")
             angle = self._angle(index) if len(self.near[index]) == 2 else 0.0
@@ -257,6 +293,10 @@ class _Drawing:
                 raise _doubt(
                     f"atoms {pair[0] + 1} and {pair[1] + 1} are {self.length[pair]:.2f} angstrom apart"
                 )
+
+
+def _is_unsaturated(atom: Any) -> bool:
+    return any(bond.GetBondTypeAsDouble() > 1 for bond in atom.GetBonds())
 
 
 def _pair(a: int, b: int) -> tuple[int, int]:

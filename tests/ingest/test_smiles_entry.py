@@ -159,8 +159,10 @@ def test_definitions_of_the_file_are_read(tmp_path: Path, form: str) -> None:
     right, wrong = "N=C(N)c1ccccc1", "NC(N)C1CCCCC1"
     bare = process(with_ligand(tmp_path, form), IngestOptions())
     assert bare.text["repairs"] == ["bonds_perceived"]  # from the geometry, for want of anything better
+    refused = process(with_ligand(tmp_path, form), IngestOptions(bonds="stated"))
+    assert (refused.reason, "--bonds perceive" in refused.message) == ("ligand_no_bond_orders", True)
     item = with_ligand(tmp_path, form, chem_comp_bond=bonds())
-    found = process(item, IngestOptions())
+    found = process(item, IngestOptions(bonds="stated"))
     assert isinstance(found, Complex)
     assert (found.text["smiles"], found.text["repairs"]) == (right, [])
     assert found.hydrogens[: found.n_ligand_atoms].sum() == 8
