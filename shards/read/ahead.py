@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+ROOMY: Final = 1.25  # regions of a pool over the blocks of its first two windows
 AHEAD: Final = 4  # batches ready before the consumer asks
 
 
@@ -77,7 +78,6 @@ class _Window:
     slots: list[Rows] = field(default_factory=list)  # of each step's rows in the pool
     landed: dict[int, Future[None]] = field(default_factory=dict)  # block -> when it is in the pool
     ready: Future[Gather] | None = None
-    batches: list[Future[Batch]] = field(default_factory=list)
 
 
 class ReadAhead:
@@ -123,15 +123,15 @@ class ReadAhead:
             self.read(window, window.needs)
             window.ready = self.submit(self.prepare, window)
             n = len(window.steps)
-            late = min(self.ahead, n - 1)
+            late = min(self.ahead, n - 1)  # by then the window before is over, unless this one is short
             for i in range(n):
                 if following is not None and i >= late:  # its blocks, evenly over the batches of this one
                     if following.pool is None:
+                        wait(ready if late < self.ahead else ())
                         self.release(before, window)
                         self.place(following, window, spare=len(window.needs))
                     self.read(following, following.needs[share(len(following.needs), i - late, n - late)])
-                window.batches.append(self.submit(self.collate, window, i))
-                ready.append(window.batches[-1])
+                ready.append(self.submit(self.collate, window, i))
                 if len(ready) >= self.ahead:
                     yield ready.popleft().result()
             before, window = window, following
@@ -180,8 +180,10 @@ class ReadAhead:
         shared = set[int]() if before is None else before.region.keys() & set(needs)
         pool = self.pool
         if pool is None or len(pool.free) < len(needs) - len(shared):
+            # The first windows begin where blocks do, and touch fewer. What is never used takes no memory.
+            n = min(int((len(needs) + spare) * ROOMY) + 2, max(len(self.stream.blocks.first_complex), 1))
             pool = self.pool = Pool(
-                self.room(), len(needs) + spare, self.pooled, self.options.pad_multiple, self.stream.memory
+                self.room(), n, self.pooled, self.options.pad_multiple, self.stream.memory
             )
         for block in needs:
             if before is not None and before.pool is not None and block in shared:
@@ -202,7 +204,6 @@ class ReadAhead:
     def release(self, window: _Window | None, held: _Window) -> None:
         """Give back the regions of a window that is over, but for the blocks that the one after it holds."""
         if window is not None and window.pool is self.pool is not None:
-            wait(window.batches)  # some may be on their way, if windows are short
             self.pool.free += [r for block, r in window.region.items() if block not in held.region]
 
     def read(self, window: _Window, blocks: Rows) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
@@ -245,6 +246,20 @@ def test_a_data_set_smaller_than_a_batch():
 def test_impossible_options_are_refused(wrong):
     with pytest.raises(UsageError):
         stream(**wrong)
+
+
+def test_nothing_holds_on_to_a_batch_that_was_served():
+    s = stream(MemoryBlocks(300), window=200, threads=0)
+    served = []
+    for batch in s:
+        served.append(weakref.ref(batch["position"]))
+    del batch
+    assert len(served) == 37
+    kept, waiting = [], iter(stream(MemoryBlocks(300), window=200, threads=2))
+    for batch in waiting:
+        kept.append(weakref.ref(batch["position"]))
+        assert sum(r() is not None for r in kept) <= 2
+    assert not any(r() for r in served)
 
 
 def peak_bytes(n, **options):
