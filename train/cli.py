@@ -69,9 +69,7 @@ def train(
 
         print(listing())
         return {"keys": {key.name: key.default for key in all_keys()}}
-    if config is None or config.name.startswith("--"):  # a key took its place
-        before = f" before {config}" if config is not None else ""
-        raise UsageError(f"no configuration is named{before}; start from one of configs/*.toml")
+    config = named(config)
     checked = load_config(config, settings)
     folder = out if out is not None else Path("runs") / config.stem
     refuse_file(folder)
@@ -95,17 +93,26 @@ def train(
     return run_here(checked, folder)
 
 
+def named(config: Path | None) -> Path:
+    """The configuration, unless there is none or a key took its place."""
+    if config is None or str(config).startswith("--"):
+        before = f" before {config}" if config is not None else ""
+        raise UsageError(f"no configuration is named{before}; start from one of configs/*.toml")
+    return config
+
+
 def run_here(config: Any, folder: Path) -> dict[str, Any]:
     """Train in this process, alone or as one of many."""
     from .judge.atomic import write_text
-    from .loop import Trainer
     from .parallel.mesh import start, stop
+    from .relayout import resumed, train_through
 
     if int(os.environ.get("RANK", 0)) > 0:
         log.setLevel(logging.WARNING)  # one process speaks; the others only warn
+    config = resumed(config, folder)
     world = start(config)
     try:
-        result = Trainer(config, folder, world).run()
+        result = train_through(config, folder, world)
         if world.is_first:
             write_text(folder / RESULT, json.dumps(result, indent=1) + "\n")
             rmse = "" if result["best_rmse"] is None else f", validation RMSE {result['best_rmse']:.3f}"
@@ -204,7 +211,12 @@ def predict(
     predictor = Predictor.load(run, device)
     n = write_answers(predictor, dataset, out, split)
     print(f"{n} predictions: {out}")
-    return {"n": n, "out": str(out), "step": predictor.step}
+    if predictor.synthetic:
+        log.warning(
+            "%s learned from synthetic labels (%.0f %% of them): these predictions say nothing about real "
+            "molecules", predictor.path, 100 * predictor.synthetic,
+        )  # fmt: skip
+    return {"n": n, "out": str(out), "step": predictor.step, "synthetic_labels": predictor.synthetic}
 
 
 def prune(
@@ -259,7 +271,7 @@ def prune(
 
 
 def plan(
-    config: Path,
+    config: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     *settings: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
     nodes: int = 1,
     gpus_per_node: int = 8,
@@ -268,6 +280,7 @@ def plan(
     link: float = 400.0,
     network: float = 40.0,
     write: bool = True,
+    margin: float = 0.0,
     output: Annotated[Output, Parameter(name="*")] = OUTPUT,
 ) -> dict[str, Any]:
     """Say what memory and traffic each way of spreading a model costs, and which [parallel] table to take.
@@ -301,6 +314,8 @@ def plan(
         GB that an accelerator sends in a second to other nodes.
     write
         Write the chosen layout to a run's config.toml; --no-write only says it.
+    margin
+        A run keeps its layout unless another one's step is shorter by this share, such as 0.1.
     """
     from ..cache.errors import CacheError
     from ..cache.tier import parse_size
@@ -308,6 +323,7 @@ def plan(
     from .plan.advise import text_of
     from .plan.strategies import Cluster
 
+    config = named(config)
     if nodes < 1 or gpus_per_node < 1:
         raise UsageError(f"--nodes {nodes} --gpus-per-node {gpus_per_node}: expected at least 1 of each")
     if nodes * gpus_per_node > PROCESSES:
@@ -325,7 +341,9 @@ def plan(
     if config.is_dir():
         from .plan.again import plan_again
 
-        made = plan_again(config, cluster, write)
+        if not 0 <= margin < 1:
+            raise UsageError(f"--margin {margin}: expected a share from 0 to less than 1")
+        made = plan_again(config, cluster, write, margin)
         took = made["measured"]
         print(f"measured: {took['step_s']:.3g} s a step of {took['processes']} processes, each "
               f"{took['flops'] / 1e12:.3g} Tflop/s while it computes")  # fmt: skip

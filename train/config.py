@@ -266,6 +266,8 @@ class RunConfig:
     """Steps in a row with a loss or gradient that is not finite after which training stops."""
     hang_seconds: float = 600.0
     """Seconds without a step after which every process prints its stack and the job stops; 0 for never."""
+    replan: Literal["never", "epoch"] = "never"
+    """epoch: after each, plan [parallel] anew from what steps took, and go on in a layout that is better."""
     tensorboard: bool = False
     """Write curves for TensorBoard too."""
 

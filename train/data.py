@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..shards.complex import KINDS, RELATIONS
+from ..shards.complex import KINDS, RELATIONS, Flag
 from ..shards.errors import DataError, UsageError
 from .config import DataConfig, Inputs, TrainConfig
 
@@ -53,11 +53,13 @@ class Labels:
     ----------
     weight : (len(dataset),) float32, 0 for a row without a pK
     mean, sd : of the exact training labels, pK units
+    synthetic : share of the training labels that nobody measured
     """
 
     weight: NDArray[np.float32]
     mean: float
     sd: float
+    synthetic: float = 0.0
 
 
 def read_labels(dataset: Dataset, config: TrainConfig) -> Labels:
@@ -80,7 +82,9 @@ def read_labels(dataset: Dataset, config: TrainConfig) -> Labels:
             f"{config.data.path}: split {config.data.train_split!r} has {int(train.sum())} complexes but "
             f"{len(exact)} with an exact pK, expected 2 or more; splits: {dict(dataset.splits)}"
         )
-    return Labels(weight, float(exact.mean()), float(exact.std()) or 1.0)
+    flags = np.asarray(dataset.column("flags"))[train & (weight > 0)]
+    synthetic = float(np.mean(flags & int(Flag.SYNTHETIC) != 0))
+    return Labels(weight, float(exact.mean()), float(exact.std()) or 1.0, synthetic)
 
 
 def text_weights(dataset: Dataset, column: str) -> NDArray[np.float32]:

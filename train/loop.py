@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 import logging
 import math
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -27,11 +27,12 @@ from .compress.adamw import ReplicatedAdamW
 from .compress.make import optimizer_of
 from .config import TrainConfig
 from .configfile import dump_config
-from .data import Tensors, add_noise, pieces, read_labels, to_tensors, training_stream
+from .data import Tensors, pieces, read_labels, training_stream
 from .diagnosis import diagnose, not_finite
+from .feed import ahead, batches
 from .judge.atomic import write_text
 from .meter import Meter, in_words
-from .model.loss import affinity_loss, label_weight
+from .model.loss import affinity_loss
 from .model.packing import prepared
 from .model.transformer import Inputs, parameter_count
 from .optimizer import learning_rate
@@ -40,6 +41,7 @@ from .parallel.clip import clip_factor, gradient_norm, scale_gradients
 from .parallel.mesh import World
 from .parallel.pipeline import Pipeline
 from .parallel.precision import LossScale
+from .position import Position
 from .predictor import BEST, export
 from .prune.adaptive import AdaptiveHeads
 from .reading import Reading
@@ -57,25 +59,6 @@ class TrainingError(HoloshardError):
     """Training cannot go on: losses or gradients are not finite."""
 
 
-@dataclass(slots=True)
-class Position:
-    """How far a run has come: with the tensors, all that a checkpoint holds.
-
-    There is no state of a random generator: the order of the data, noise and dropout are functions of the
-    seed and of these numbers.
-    """
-
-    step: int = 0  # global batches taken
-    epoch: int = 0
-    step_in_epoch: int = 0  # position in the stream
-    updates: int = 0  # optimizer steps: fewer than steps where some were skipped
-    skipped: int = 0
-    skipped_in_a_row: int = 0
-    best: float | None = None  # lowest validation RMSE
-    best_step: int = 0
-    stale: int = 0  # validations since the best
-
-
 class Trainer:
     """One run in one process of its world.
 
@@ -83,10 +66,17 @@ class Trainer:
     ----------
     config, folder : what to do, and the run's folder, where an earlier start of the run is continued
     world : this process among the others
+    choose : at an epoch's end, the [parallel] table to go on in, or nothing; for run.replan
+    signals : that tell it to stop; what was received before counts
     """
 
-    def __init__(self, config: TrainConfig, folder: Path, world: World) -> None:
-        self.config, self.folder, self.world = config, folder, world
+    def __init__(
+        self, config: TrainConfig, folder: Path, world: World,
+        choose: Callable[[Path, World], str] = lambda folder, world: "", signals: StopSignals | None = None,
+    ) -> None:  # fmt: skip
+        self.config, self.folder, self.world, self.choose = config, folder, world, choose
+        self.layout = ""  # that another trainer shall go on in
+        self.signals = signals or StopSignals()
         self.dataset = open_dataset(config.data.path)
         self.labels = read_labels(self.dataset, config)
         self.weight = torch.from_numpy(self.labels.weight).to(world.device)
@@ -124,7 +114,7 @@ class Trainer:
         self.restore()
         with (
             Record(self.folder, self.world.is_first, self.config.run.tensorboard) as self.record,
-            StopSignals() as signals,
+            self.signals as signals,
             self.bar() as bar,
             Watchdog(self.config.run.hang_seconds, self.world.rank, self.where) as watchdog,
             self.reading,
@@ -149,6 +139,12 @@ class Trainer:
                 if 0 < self.config.run.patience <= self.at.stale:
                     outcome = "early_stop"
                     break
+                if self.replans and not is_last:
+                    self.layout = self.choose(self.folder, self.world)
+                    self.clock.skip()
+                    if self.layout:
+                        outcome = "new layout"
+                        break
             self.save()
             self.checkpoints.finish()
             self.record.write(step=self.at.step, event=outcome)
@@ -156,18 +152,17 @@ class Trainer:
 
     def batches(self) -> Iterator[Tensors]:
         """This process's part of every global batch from where the run stands, over the epochs."""
-        while self.at.step < self.last_step:
-            for batch in self.reading.stream(self.at.epoch, self.at.step_in_epoch):
-                tensors = to_tensors(batch, self.config.data.inputs, self.world.device)
-                add_noise(tensors, self.config.data.noise, self.config.seed, self.at.epoch)
-                row_weight = self.weight[tensors["index"]]
-                tensors["weight"] = label_weight(
-                    tensors["pk"], tensors["pk_relation"], row_weight, self.config.loss
-                )
-                yield tensors
-                if self.at.step >= self.last_step:
-                    return
-            self.at.epoch, self.at.step_in_epoch = self.at.epoch + 1, 0
+        weight, left = torch.from_numpy(self.labels.weight), self.last_step - self.at.step
+        source = batches(self.reading, self.config, weight, self.at.epoch, self.at.step_in_epoch)
+        for fed in ahead(itertools.islice(source, left), self.world.device):
+            if fed.epoch != self.at.epoch:
+                self.at.epoch, self.at.step_in_epoch = fed.epoch, 0
+            yield fed.tensors
+
+    @property
+    def replans(self) -> bool:
+        """True at an epoch's end, where the layout is to be chosen anew."""
+        return self.config.run.replan == "epoch" and self.at.step_in_epoch == self.steps_per_epoch
 
     def agree(self, batch: Tensors, told: bool) -> tuple[float, bool]:
         """Weight of the global batch, and whether any process was told to stop: one exchange for both."""
@@ -289,7 +284,10 @@ class Trainer:
         if is_best:
             self.at.best, self.at.best_step = scores.get("rmse"), self.at.step
             bake = self.heads.bake if self.heads is not None else None
-            export(self.model, self.config, self.at.step, self.folder / BEST, self.world, bake)
+            export(
+                self.model, self.config, self.at.step, self.folder / BEST, self.world, bake,
+                self.labels.synthetic,
+            )  # fmt: skip
         self.clock.skip()
 
     def save(self) -> None:
@@ -299,7 +297,7 @@ class Trainer:
             state = {
                 "position": dataclasses.asdict(self.at), "scale": dataclasses.asdict(self.scale),
                 "same": self.same(), "exchange": self.exchange.saved() if self.exchange else {},
-                "heads": self.heads.saved() if self.heads else {},
+                "heads": self.heads.saved() if self.heads else {}, "synthetic": self.labels.synthetic,
             }  # fmt: skip
             errors = self.exchange.errors(self.world.rank) if self.exchange else {}
             self.checkpoints.save(self.at.step, self.tensors | errors, state)

@@ -64,10 +64,14 @@ class Predictor:
     config : the configuration it was trained with
     step : training step of its weights
     path : the file it came from
+    synthetic : share of the labels it learned from that nobody measured
     """
 
-    def __init__(self, model: AffinityTransformer, config: TrainConfig, step: int, path: Path) -> None:
+    def __init__(
+        self, model: AffinityTransformer, config: TrainConfig, step: int, path: Path, synthetic: float = 0.0
+    ) -> None:
         self.model, self.config, self.step, self.path = model.eval(), config, step, path
+        self.synthetic = synthetic
 
     @classmethod
     def load(cls, path: Path, device: str = "cpu") -> Self:
@@ -95,7 +99,7 @@ class Predictor:
             model.load_state_dict(with_all_names(tensors, model))
         except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
             raise FormatError(f"{file}: not a whole model of ours: {error}; export it again") from error
-        return cls(model.to(device), config, meta["step"], file)
+        return cls(model.to(device), config, meta["step"], file, float(meta.get("synthetic", 0.0)))
 
     def predict(
         self, dataset: Dataset, split: str | None = None, *, batch_size: int | None = None
@@ -124,11 +128,12 @@ def export(
     path: Path,
     world: World | None = None,
     change: Callable[[str, Tensor], Tensor] | None = None,
+    synthetic: float = 0.0,
 ) -> None:
     """Write a model as one float32 file; every process of a world must call it, the first writes.
 
     `change` gets every whole tensor with its name and gives the one to be written. Replaced atomically; the
-    metadata hold the configuration, the step and the format's version.
+    metadata hold the configuration, the step, the share of `synthetic` labels and the format's version.
     """
     writes = world is None or world.is_first
     tensors = {}
@@ -139,7 +144,8 @@ def export(
     if not writes:
         return
     # One entry: safetensors writes several in no fixed order, and the same model should give the same bytes.
-    meta = {FORMAT: json.dumps({"version": VERSION, "step": step, "config": dump_config(config)})}
+    about = {"version": VERSION, "step": step, "synthetic": synthetic, "config": dump_config(config)}
+    meta = {FORMAT: json.dumps(about)}
     partial = path.with_name(f".{path.name}.partial")
     save_file(tensors, str(partial), meta)
     with partial.open("rb") as file:

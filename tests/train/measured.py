@@ -8,15 +8,15 @@ from pathlib import Path
 
 
 def measure(cases, folder):
-    """Peak bytes of a step of every configuration, one file each and process: cases name (text, rows)."""
+    """Peak bytes of a step of every case, one file each and process; a case is what :func:`peaks` takes."""
     first = int(os.environ["MASTER_PORT"])
-    for i, (name, (text, rows)) in enumerate(cases.items()):
+    for i, (name, case) in enumerate(cases.items()):
         os.environ["MASTER_PORT"] = str(first + i)
         path = Path(folder) / f"{name}-{os.environ['RANK']}.json"
-        path.write_text(json.dumps(peaks(text, rows)))
+        path.write_text(json.dumps(peaks(*case)))
 
 
-def peaks(text, rows):
+def peaks(text, rows, tracked):
     from torch.distributed._tools.mem_tracker import MemTracker
 
     from holoshard.train.checkpoint import prepare_moments
@@ -43,7 +43,7 @@ def peaks(text, rows):
         run_step(model, batch, parallel.accumulate, parallel.keeps_gradients)
     found["meter"] = sum(meter.peak.values())
     optimizer.zero_grad()
-    if parallel.pipeline == 1 and parallel.accumulate == 1:  # a step that MemTracker understands
+    if tracked and parallel.pipeline == 1 and parallel.accumulate == 1:  # a step that MemTracker understands
         tracker = MemTracker()
         tracker.track_external(model, optimizer)
         with tracker:

@@ -12,7 +12,7 @@ from holoshard.__main__ import main
 from holoshard.shards.read.dataset import open_dataset
 from holoshard.train.configfile import dotted_keys, load_config
 from holoshard.train.keys import keys
-from holoshard.train.predictor import Predictor
+from holoshard.train.predictor import Predictor, export
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +101,16 @@ def test_predict_writes_an_interval(run, shards, tmp_path, capsys):
     np.testing.assert_allclose([float(r["pk"]) for r in rows], found.pk, atol=1e-4)
     width = [float(r["high"]) - float(r["low"]) for r in rows]
     np.testing.assert_allclose(width, 2 * 1.96 * found.sd, atol=3e-4)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_predict_says_what_nobody_measured(run, shards, tmp_path, capsys, caplog, share):
+    config, model = Predictor.load(run).config, Predictor.load(run).model
+    export(model, config, 3, tmp_path / "m.safetensors", synthetic=share)
+    out = ["--out", str(tmp_path / "p.csv")]
+    assert main(["predict", str(tmp_path / "m.safetensors"), str(shards), *out, "--json"]) == 0
+    assert last_line(capsys)["synthetic_labels"] == share
+    assert ("learned from synthetic labels (50 % of them)" in caplog.text) == (share > 0)
 
 
 def test_predict_does_not_depend_on_the_batch(run, shards):

@@ -8,7 +8,7 @@ import torch
 from toy_complexes import toy_complexes
 from toy_model import make
 
-from holoshard.shards.complex import RELATIONS
+from holoshard.shards.complex import NO_AFFINITY, RELATIONS, Flag
 from holoshard.shards.errors import DataError, UsageError
 from holoshard.shards.make.writer import write_part
 from holoshard.shards.read.dataset import open_dataset
@@ -109,13 +109,22 @@ def test_a_column_of_weights_that_nothing_has_is_refused(shards):
 
 
 def test_no_labels_to_learn_from(tmp_path):
-    from holoshard.shards.complex import NO_AFFINITY
-
     bare = [dataclasses.replace(c, affinity=NO_AFFINITY) for c in toy_complexes(5)]
     write_part(tmp_path / "part-0.h5", bare)
     config = parse_config("[data]\ntrain_split = 'all'", "x")
     with pytest.raises(DataError, match="5 complexes but 0 with an exact pK"):
         read_labels(open_dataset(tmp_path / "part-0.h5"), config)
+
+
+def test_labels_that_nobody_measured_are_counted(tmp_path):
+    """Of those that are learned from: without a pK none is."""
+    marks = [Flag.SYNTHETIC, Flag(0), Flag(0), Flag.SYNTHETIC | Flag.COVALENT, Flag(0)]
+    made = [dataclasses.replace(c, flags=f) for c, f in zip(toy_complexes(5), marks, strict=True)]
+    made[4] = dataclasses.replace(made[4], affinity=NO_AFFINITY, flags=Flag.SYNTHETIC)
+    assert all(c.affinity.pk == c.affinity.pk for c in made[:4])
+    write_part(tmp_path / "part-0.h5", made)
+    config = parse_config("[data]\ntrain_split = 'all'", "x")
+    assert read_labels(open_dataset(tmp_path / "part-0.h5"), config).synthetic == 0.5
 
 
 def test_a_batch_larger_than_the_split(shards):

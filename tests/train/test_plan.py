@@ -12,7 +12,7 @@ from worlds import config, run_world
 from holoshard.__main__ import main
 from holoshard.train.config import ParallelConfig, TrainConfig
 from holoshard.train.configfile import parse_config
-from holoshard.train.plan.estimate import line
+from holoshard.train.plan.estimate import Estimator, line, peak
 from holoshard.train.plan.strategies import Cluster, strategies
 from holoshard.train.plan.trace import fake_processes
 from holoshard.train.plan.traffic import bubble, traffic
@@ -36,21 +36,57 @@ MODES = {
 }
 
 
-def text(parallel):
-    model = {"width": 64, "layers": LAYERS, "heads": 4, "rbf": 16}
+def text(parallel, **more):
+    model = {"width": 64, "layers": LAYERS, "heads": 4, "rbf": 16, **more}
     return config("none", data={"max_atoms": 48, "batch_size": 32}, model=model, parallel=parallel)
+
+
+SHARED = {"share_ffn_out": "10x1, 3x2"}
+PRUNED = {"layer_heads": [4, 3, 2, 1] * 4}
+PART = {"reshard": "part", "reshard_size": 2}
+OTHERS = {  # processes, checkpointing that is traced, [parallel], more of [model]
+    "other checkpointing": (2, "full", {}, {}),
+    "part for full": (4, "full", {**PART, "checkpointing": "full"}, {}),
+    "part for none": (4, "full", PART, {}),
+    "shared": (2, "none", {}, SHARED),
+    "shared in stages": (2, "none", {"pipeline": 2, "micro_batches": 4}, SHARED),
+    "pruned": (2, "none", {}, PRUNED),
+}
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     """Peaks of real processes, by mode and then by process."""
-    folder = tmp_path_factory.mktemp("peaks")
-    for size, modes in ((2, OF_TWO), (4, OF_FOUR)):
-        run_world(size, measure, {name: (text(mode), ROWS) for name, mode in modes.items()}, str(folder))
-    return {
-        name: [json.loads((folder / f"{name}-{rank}.json").read_text()) for rank in range(size)]
-        for name, (size, _) in MODES.items()
-    }
+    folder, found = tmp_path_factory.mktemp("peaks"), {}
+    for size in (2, 4):
+        cases = {n: (text(mode), ROWS, True) for n, (of, mode) in MODES.items() if of == size}
+        cases |= {n: (text(p, **m), ROWS, False) for n, (of, _, p, m) in OTHERS.items() if of == size}
+        run_world(size, measure, cases, str(folder))
+        for name in cases:
+            files = [folder / f"{name}-{rank}.json" for rank in range(size)]
+            found[name] = [json.loads(file.read_text()) for file in files]
+    return found
+
+
+@pytest.mark.parametrize("mode", OTHERS)
+def test_one_trace_serves_other_choices_and_models(measured, mode):
+    """From a trace with one complex, few and even layers."""
+    size, traced, parallel, model = OTHERS[mode]
+    wanted = parse_config(text(parallel, **model), "x")
+    config = replace(wanted, parallel=replace(wanted.parallel, checkpointing=traced))
+    with fake_processes(size):
+        estimator = Estimator(config, size)
+        predicted = sum(estimator.bytes(config, wanted.parallel.checkpointing, ROWS).values())
+        assert estimator.line(config).high < LAYERS
+    assert predicted == pytest.approx(max(found["meter"] for found in measured[mode]), rel=0.1)
+
+
+def test_thousands_of_processes_are_no_more_work():
+    config = parse_config(text({"reshard": "part", "reshard_size": 8}), "x")
+    with fake_processes(65536):
+        made = line(config, 65536)
+    assert made.at_low.keys() == made.at_high.keys()
+    assert max(sum(held.values()) for held in made(LAYERS).values()) > 0
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -59,7 +95,7 @@ def test_predicted_peaks_are_those_of_real_processes(measured, mode):
     with fake_processes(size):
         made = line(parse_config(text(parallel), "x"), size, ROWS)
     assert made.high < LAYERS, "nothing would be predicted"
-    predicted = sum(made(LAYERS).values())
+    predicted = sum(peak(made(LAYERS)).values())
     for found in measured[mode]:
         assert found.get("tracker", found["meter"]) == found["meter"], "torch's tracker counts the same"
     assert predicted == pytest.approx(max(found["meter"] for found in measured[mode]), rel=0.1)
@@ -127,6 +163,9 @@ def test_command(tmp_path, capsys, caplog):
     assert main(["plan", str(path), "--gpus-per-node", "2", "--memory", "1KiB"]) == 1
     assert "nothing fits" in capsys.readouterr().out
     assert main(["plan", str(path), "--gpus-per-node", "3"]) == 2
+    capsys.readouterr()
+    assert main(["plan", "--data.path", "data/shards"]) == 2
+    assert "no configuration is named before --data.path" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

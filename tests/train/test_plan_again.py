@@ -11,6 +11,7 @@ from holoshard.train.configfile import load_config
 from holoshard.train.plan import advise
 from holoshard.train.plan.again import measured, plan_again
 from holoshard.train.plan.strategies import Cluster
+from holoshard.train.plan.traffic import Traffic
 
 
 def line(step, seconds, **parts):
@@ -69,23 +70,29 @@ def run(shards, tmp_path):
     return tmp_path / "run"
 
 
-def chooser(monkeypatch, parallel):
+def chooser(monkeypatch, parallel, seconds=1.0, now=9.0, tensors=0):
     """In place of the plan, which takes long: it sees what was measured, and chooses `parallel`."""
     seen = []
 
     def plan(config, cluster):
         seen.append(cluster)
-        return {"recommended": parallel and {"parallel": parallel}}
+        return {"recommended": parallel and {"parallel": parallel, "seconds": seconds}}
+
+    def running(config, cluster):
+        held = {"activations": tensors}
+        return advise.Estimate("as it runs", config, 1, held, now, Traffic(0, 0, 0, 0))
 
     monkeypatch.setattr(advise, "plan", plan)
+    monkeypatch.setattr(advise, "running", running)
     return seen
 
 
 def test_a_run_goes_on_in_the_layout_that_is_chosen_anew(run, shards, tmp_path, monkeypatch):
     seen = chooser(monkeypatch, '[parallel]\nreplicate = 2\nreshard = "grad_op"\n')
-    made = plan_again(run, Cluster(2, 2, 2**30))
+    made = plan_again(run, Cluster(2, 2, 2**40))
     assert made["changed"]
     assert seen[0].flops == measured(run).flops > 0
+    assert seen[0].memory == 2**40 - measured(run).memory
     changed = load_config(run / "config.toml")
     assert (changed.parallel.replicate, changed.parallel.reshard) == (2, "grad_op")
     assert changed.data == load_config(run / "config.toml").data
@@ -102,16 +109,28 @@ def test_a_run_goes_on_in_the_layout_that_is_chosen_anew(run, shards, tmp_path, 
 def test_nothing_is_written_unless_it_fits_and_is_wanted(run, monkeypatch):
     before = (run / "config.toml").read_text()
     chooser(monkeypatch, "[parallel]\nreplicate = 2\n")
-    assert not plan_again(run, Cluster(2, 2, 2**30), write=False)["changed"]
+    assert not plan_again(run, Cluster(2, 2, 2**40), write=False)["changed"]
     chooser(monkeypatch, None)
     with pytest.raises(UsageError, match="no layout of 4 processes fits"):
-        plan_again(run, Cluster(2, 2, 2**30))
+        plan_again(run, Cluster(2, 2, 2**40))
     assert (run / "config.toml").read_text() == before
+
+
+def test_a_layout_that_fits_is_left_only_for_a_shorter_step(run, monkeypatch):
+    wanted, here = '[parallel]\ncheckpointing = "full"\n', Cluster(1, 1, 2**40)
+    for seconds, now, changes in ((0.95, 1.0, False), (1.0, 1.0, False), (0.85, 1.0, True)):
+        chooser(monkeypatch, wanted, seconds, now)
+        assert plan_again(run, here, write=False, margin=0.1)["changed"] is False
+        before = (run / "config.toml").read_text()
+        assert plan_again(run, here, margin=0.1)["changed"] == changes
+        (run / "config.toml").write_text(before)
+    chooser(monkeypatch, wanted, 5.0, 1.0, tensors=2**41)  # what runs does not fit there
+    assert plan_again(run, here, margin=0.1)["changed"]
 
 
 @pytest.mark.slow
 def test_command_with_the_real_plan(run, capsys):
-    assert main(["plan", str(run), "--nodes", "1", "--gpus-per-node", "2", "--memory", "1GiB", "--json"]) == 0
+    assert main(["plan", str(run), "--nodes", "1", "--gpus-per-node", "2", "--memory", "4GiB", "--json"]) == 0
     out = capsys.readouterr().out
     assert "s a step of 1 processes" in out
     made = json.loads(out.splitlines()[-1])

@@ -182,7 +182,7 @@ def test_a_prune_that_was_cut_short_is_begun_anew(trained, tmp_path, monkeypatch
 
     out = tmp_path / "pruned"
 
-    def cut_short(*_):
+    def cut_short(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:

@@ -10,6 +10,7 @@ Shapes: B complexes, N atoms (padded), M bonds (padded), H heads, D channels, K 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
@@ -196,6 +197,7 @@ def clean_name(name: str) -> str:
     return re.sub(r"^stages\.\d+\.|_checkpoint_wrapped_module\.", "", name)
 
 
+@functools.cache
 def parameter_count(config: ModelConfig) -> int:
     """Parameters of a model, without allocating them."""
     with torch.device("meta"):

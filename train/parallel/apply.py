@@ -5,6 +5,7 @@ The model comes on the meta device, without memory; each process allocates only 
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -114,10 +115,15 @@ def shard(model: AffinityTransformer, config: TrainConfig, world: World) -> None
     offload = CPUOffloadPolicy(pin_memory=pinned) if parallel.offload else OffloadPolicy()
     ends = dict(model.named_children())  # a stage may have neither
     units = [u for u in (ends.get("embedding"), *model.layers.values(), ends.get("head")) if u is not None]
+    # A linear map that layers share is a unit of its own; nobody changes what it returns in place.
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
+    last = (*list(model.layers.values())[-1:], ends.get("head"))
     for unit in (*shared_modules(model), *units, model):  # what layers share no layer may own
+        # Backward begins with the last: freed after forward, they would be gathered again at once.
+        keep = parallel.reshard == "full" and any(unit is end for end in last)
         fully_shard(
             unit, mesh=mesh, mp_policy=policy(config.precision), offload_policy=offload,
-            reshard_after_forward=reshard(parallel),
+            reshard_after_forward=False if keep else reshard(parallel),
         )  # fmt: skip
     for module in model.modules():
         if isinstance(module, FSDPModule):

@@ -19,6 +19,7 @@ from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import DeviceMesh
 
 from ...shards.errors import ConfigError
+from ..allocator import keep_freed_memory
 from ..config import TrainConfig
 from ..topology import Topology, read_racks
 
@@ -93,6 +94,14 @@ class World:
         value = self._reduce(torch.tensor(float(flag), device=self.device), dist.ReduceOp.MAX, everyone=True)
         return bool(value.item())
 
+    def tell(self, text: str) -> str:
+        """A text of the first process, in all."""
+        said = text.encode() if self.is_first else b""
+        size = self.sum_of_all(torch.tensor(len(said), device=self.device))
+        values = torch.zeros(int(size.item()), dtype=torch.int32, device=self.device)
+        values[: len(said)] = torch.tensor(list(said), dtype=torch.int32, device=self.device)
+        return bytes(self.sum_of_all(values).tolist()).decode()
+
     def gather(self, rows: Tensor) -> Tensor:
         """Rows (n, ...) of all parts of the batch, one part after the other; n may differ."""
         if self.mesh is None or self.data_size == 1:
@@ -128,6 +137,8 @@ def start(config: TrainConfig) -> World:
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     local_rank, local_size = int(os.environ.get("LOCAL_RANK", 0)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     device = choose_device(config.run.device, local_rank)
+    if device.type == "cpu":
+        keep_freed_memory()
     sizes = axis_sizes(config, size)
     if config.data.batch_size < (parts := sizes["replicate"] * sizes["shard"] * config.parallel.accumulate):
         raise ConfigError(
@@ -146,7 +157,9 @@ def start(config: TrainConfig) -> World:
     mesh, topology = None, None
     if needs_group(config, size):
         backend = "nccl" if device.type == "cuda" else "gloo"
-        if size > 1:
+        if dist.is_initialized():  # the same processes in another layout
+            pass
+        elif size > 1:
             # A peer that died while all met again would be waited for half an hour otherwise.
             patience = datetime.timedelta(seconds=config.run.hang_seconds or 1800.0)
             dist.init_process_group(backend, timeout=patience)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from ...shards.errors import UsageError
 from ..config import ParallelConfig, TrainConfig
 from ..model.transformer import parameter_count
+from ..parallel.mesh import axis_sizes
 from .estimate import Estimator
 from .memory import Bytes
 from .strategies import CHECKPOINTING, Cluster, larger, strategies
@@ -67,7 +68,7 @@ def plan(config: TrainConfig, cluster: Cluster) -> dict[str, Any]:
             f"data.batch_size = {config.data.batch_size} cannot be shared among {cluster.size} processes; "
             f"give a multiple of {cluster.size}"
         )
-    fitting = [e for e in found if e.total <= SPARE * cluster.memory]
+    fitting = [e for e in found if fits(e, cluster)]
     best = min(fitting, key=preference) if fitting else None
     return {
         "parameters": parameter_count(config.model), "processes": cluster.size,
@@ -77,6 +78,27 @@ def plan(config: TrainConfig, cluster: Cluster) -> dict[str, Any]:
             "reason": reason(best, fitting, cluster), **row(best, cluster),
         },
     }  # fmt: skip
+
+
+def running(config: TrainConfig, cluster: Cluster) -> Estimate:
+    """The layout that a configuration has, with its cost.
+
+    Raises
+    ------
+    ConfigError : it is not one of so many processes
+    """
+    parallel, sizes = config.parallel, axis_sizes(config, cluster.size)
+    pieces = parallel.accumulate * (parallel.micro if parallel.pipeline > 1 else 1)
+    rows = -(-config.data.batch_size // (sizes["replicate"] * sizes["shard"] * pieces))
+    with fake_processes(cluster.size):
+        memory = Estimator(config, cluster.size).bytes(config, parallel.checkpointing, rows)
+    sent = traffic(config, cluster.size)
+    return Estimate("as it runs", config, rows, memory, step_seconds(config, cluster), sent)
+
+
+def fits(estimate: Estimate, cluster: Cluster) -> bool:
+    """Whether its peak leaves the spare memory."""
+    return estimate.total <= SPARE * cluster.memory
 
 
 def preference(estimate: Estimate) -> tuple[float, float, int]:
@@ -105,7 +127,7 @@ def choices(estimator: Estimator, name: str, strategy: TrainConfig, cluster: Clu
             estimate = Estimate(
                 name, config, rows, memory, step_seconds(config, cluster), traffic(config, cluster.size)
             )
-            if not fitting or estimate.total <= SPARE * cluster.memory:
+            if not fitting or fits(estimate, cluster):
                 fitting.append(estimate)
         made.append(min(fitting, key=lambda e: e.seconds))
     return made
@@ -117,7 +139,7 @@ def row(estimate: Estimate, cluster: Cluster) -> dict[str, Any]:
     return {
         "name": estimate.name, "checkpointing": estimate.config.parallel.checkpointing, "rows": estimate.rows,
         "memory": estimate.memory, "total": estimate.total,
-        "fits": estimate.total <= SPARE * cluster.memory, "bubble": bubble(estimate.config.parallel),
+        "fits": fits(estimate, cluster), "bubble": bubble(estimate.config.parallel),
         "sent": {**dataclasses.asdict(sent), "total": sent.total}, "seconds": estimate.seconds,
     }  # fmt: skip
 

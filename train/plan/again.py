@@ -84,8 +84,15 @@ def computed(line: dict[str, Any]) -> float:
     return float(sum(value for value in seconds if isinstance(value, int | float)))
 
 
-def plan_again(run: Path, cluster: Cluster, write: bool = True) -> dict[str, Any]:
-    """Choose the layout of a run anew; `cluster.flops` is replaced by what was measured.
+def plan_again(run: Path, cluster: Cluster, write: bool = True, margin: float = 0.0) -> dict[str, Any]:
+    """Choose the layout of a run anew, from what was measured.
+
+    Its speed replaces `cluster.flops`; what a process held beyond its tensors (libraries, fragments) is not
+    there for another layout either.
+
+    Parameters
+    ----------
+    margin : how much shorter a step must become, as a share, for a layout that fits to be left
 
     Returns
     -------
@@ -96,18 +103,25 @@ def plan_again(run: Path, cluster: Cluster, write: bool = True) -> dict[str, Any
     UsageError : the run's log cannot tell, or no layout fits
     """
     config, found = load_config(run / "config.toml"), measured(run)
-    made = advise.plan(config, replace(cluster, flops=found.flops))
+    before = advise.running(config, Cluster(1, found.processes, 0))
+    beyond = max(0, found.memory - before.total)
+    cluster = replace(cluster, flops=found.flops, memory=max(0, cluster.memory - beyond))
+    made = advise.plan(config, cluster)
     best = made["recommended"]
     if best is None:
-        raise UsageError(f"no layout of {cluster.size} processes fits {run}: more nodes, or more --memory")
+        raise UsageError(
+            f"no layout of {cluster.size} processes fits {run}, with {beyond / 2**20:.0f} MiB a process that "
+            "are not tensors: more nodes, or more --memory"
+        )
     wanted = with_parallel(config, best["parallel"])
+    if found.processes == cluster.size:
+        now = advise.running(config, cluster)
+        if advise.fits(now, cluster) and best["seconds"] >= (1 - margin) * now.seconds:
+            wanted = config
     changed = write and wanted != config
     if changed:
         write_text(run / "config.toml", dump_config(wanted))
-    return {
-        **made, "changed": changed,
-        "measured": asdict(found),
-    }  # fmt: skip
+    return {**made, "changed": changed, "measured": {**asdict(found), "beyond_tensors": beyond}}
 
 
 def with_parallel(config: TrainConfig, text: str) -> TrainConfig:

@@ -23,8 +23,9 @@ KINDS: Final = ("parameters", "gradients", "optimizer", "gathered", "activations
 class MemoryMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows every storage from the operation that makes it to its end.
 
-    ``gathered`` are weights that FSDP has put together and its buffers for that; gradients include those
-    not yet summed over processes; activations are all the rest: what backward needs and what passes.
+    ``gathered`` are weights that FSDP has put together, parts of them that it keeps, and its buffers;
+    gradients include those not yet summed over processes; activations are all the rest: what backward needs
+    and what passes.
     Allocators round up and fragment, libraries have workspaces: a device needs some percent more.
 
     Attributes
@@ -106,6 +107,7 @@ class MemoryMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Hear of what no operation tells: storages that FSDP resizes, and what it works for."""
         resize, group = torch.UntypedStorage.resize_, FSDPParamGroup
         unshard, wait, reduce = group.unshard, group.wait_for_unshard, group.post_backward
+        reshard = group.reshard
 
         def resized(storage: Any, size: int) -> Any:
             result = resize(storage, size)
@@ -132,10 +134,11 @@ class MemoryMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         torch.UntypedStorage.resize_ = resized  # type: ignore[method-assign, assignment]
         group.unshard = of_kind("gathered", unshard)  # type: ignore[method-assign]
         group.wait_for_unshard = of_kind("gathered", wait)  # type: ignore[method-assign]
+        group.reshard = of_kind("gathered", reshard)  # type: ignore[method-assign]
         group.post_backward = of_kind("gradients", reduce)  # type: ignore[method-assign]
         try:
             yield
         finally:
             torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign]
             group.unshard, group.wait_for_unshard = unshard, wait  # type: ignore[method-assign]
-            group.post_backward = reduce  # type: ignore[method-assign]
+            group.post_backward, group.reshard = reduce, reshard  # type: ignore[method-assign]

@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp._fully_shard import _fully_shard
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp._fully_shard import _fsdp_init, _fsdp_param, _fully_shard
 from torch.distributed.pipelining import schedules
 from torch.distributed.pipelining._utils import InferenceMode
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
@@ -45,8 +45,29 @@ def fake_processes(size: int) -> Iterator[None]:
 def fake_world(config: TrainConfig, size: int) -> World:
     """The first process of the configuration's world; process groups must exist."""
     sizes = axis_sizes(config, size)
-    mesh = init_device_mesh("cpu", tuple(sizes.values()), mesh_dim_names=AXES)
+    mesh = lone_mesh("cpu", torch.arange(size).view(tuple(sizes.values())), AXES)
     return World(0, size, 0, size, torch.device("cpu"), sizes, mesh)
+
+
+def lone_mesh(device: str, ranks: Tensor, names: tuple[str, ...] = ("outer", "inner")) -> DeviceMesh:
+    """A mesh with the groups of the first process alone: with those of all, thousands would take minutes."""
+    own = [ranks[(0,) * axis + (slice(None),) + (0,) * (ranks.ndim - axis - 1)] for axis in range(ranks.ndim)]
+    groups = [dist.new_group(group.tolist()) for group in own]
+    return DeviceMesh.from_group(groups, device, mesh=ranks, mesh_dim_names=names)
+
+
+class Chunks:
+    """What torch.chunk gives, each made when it is asked for: of thousands FSDP looks at two."""
+
+    def __init__(self, tensor: Tensor, count: int, dim: int) -> None:
+        self.tensor, self.dim = tensor, dim
+        self.width = -(-tensor.shape[dim] // count)
+
+    def __getitem__(self, number: int) -> Tensor:
+        start = number * self.width
+        if start >= self.tensor.shape[self.dim]:
+            return self.tensor.new_empty(0)
+        return self.tensor.narrow(self.dim, start, min(self.width, self.tensor.shape[self.dim] - start))
 
 
 def step_memory(config: TrainConfig, world: World, rows: int, pieces: int) -> dict[str, Bytes]:
@@ -161,6 +182,8 @@ def _known_shapes() -> Iterator[None]:
         patch.object(pipeline, "with_near", lambda batch, cutoff: batch),
         outside(DeviceMesh, "__init__"),  # meshes need numbers
         outside(_fully_shard, "_get_post_forward_mesh_info"),
+        patch.object(_fsdp_init, "DeviceMesh", lone_mesh),
+        patch.object(_fsdp_param, "_chunk_with_empty", Chunks),
         outside(ShardingPropagator, "_propagate_tensor_meta_non_cached"),  # whole tensors that nobody holds
     ):
         yield

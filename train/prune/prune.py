@@ -181,7 +181,7 @@ def write_run(
     same = {**state["same"], "[model]": asdict(config.model)}
     kept = {"position": position, "scale": state["scale"], "same": same}
     Checkpoints(out / "checkpoints", alone()).save(position["step"], tensors, kept)
-    export(model, config, position["step"], out / BEST, alone())
+    export(model, config, position["step"], out / BEST, alone(), synthetic=state.get("synthetic", 0.0))
 
 
 def compare(
