@@ -16,6 +16,7 @@ DIR is a data set; without it the embedded sample is made, ingested and packed.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -124,8 +125,9 @@ class Steps:
 def over_bare(steps: Steps, n: int) -> float:
     """Median of our step's CPU time over that of the bare step, on the same batch, one after the other."""
     ratios = []
-    for i in range(n + WARMUP):
-        batch = next(steps.batches)
+    # All of them first: who makes the next one while a step is timed would be counted with it.
+    batches = list(itertools.islice(steps.batches, n + WARMUP))
+    for i, batch in enumerate(batches):
         order = [steps.ours, steps.bare]
         times = {
             step.__name__: cpu(lambda step=step, batch=batch: step(batch))  # type: ignore[misc]
@@ -162,7 +164,8 @@ def two_processes(data: Path, folder: Path, n: int) -> float:
 def of_matmul_peak(batch: Tensors, n: int) -> float:
     """Share of the speed of a matrix product that forward and backward reach at 512 channels.
 
-    The fastest of either: what other work on the machine adds to some of them is nobody's speed.
+    The median over rounds of a step beside the fastest of the products before and after it: how fast a core
+    runs changes from second to second.
     """
     config = ModelConfig(width=512, layers=4, heads=8, rbf=32)
     model = AffinityTransformer(config)
@@ -170,11 +173,14 @@ def of_matmul_peak(batch: Tensors, n: int) -> float:
     rows, atoms = batch["atom_mask"].shape  # padding is computed too
     flops = training_flops(config, rows * atoms, rows * atoms * atoms, len(batch["near"]))
     a = torch.randn(1024, 1024)
-    products, steps = [], []
-    for _ in range(n + 1):
+    shares = []
+    for _ in range(n + WARMUP):
+        products = [cpu(lambda: a @ a) for _ in range(4)]
+        step = cpu(lambda: model(batch).sum().backward())
         products += [cpu(lambda: a @ a) for _ in range(4)]
-        steps.append(cpu(lambda: model(batch).sum().backward()))
-    return flops / min(steps) / (2 * 1024**3 / min(products))
+        model.zero_grad(set_to_none=True)  # as before every step
+        shares.append(flops / step / (2 * 1024**3 / min(products)))
+    return statistics.median(shares[WARMUP:])
 
 
 def checkpointing(config: TrainConfig, batch: Tensors, n: int) -> tuple[float, float]:
@@ -197,7 +203,9 @@ def checkpointing(config: TrainConfig, batch: Tensors, n: int) -> tuple[float, f
     for _ in range(n):
         for mode, model in models.items():
             seconds[mode].append(cpu(lambda model=model: model(batch).sum().backward()))  # type: ignore[misc]
-    return 1 - peak["full"] / peak["none"], min(seconds["full"]) / min(seconds["none"])
+            model.zero_grad(set_to_none=True)
+    ratios = [full / none for full, none in zip(seconds["full"], seconds["none"], strict=True)]
+    return 1 - peak["full"] / peak["none"], statistics.median(ratios)
 
 
 def measure(data: Path, folder: Path, n: int) -> dict[str, Any]:
@@ -237,7 +245,7 @@ def main() -> None:
         worker(configuration(arguments.data, 2), arguments.worker, arguments.steps)
         return
     with tempfile.TemporaryDirectory() as folder:
-        data = arguments.data or sample(Path(folder), 64 if arguments.quick else 512)
+        data = arguments.data or sample(Path(folder), 256 if arguments.quick else 512)
         found = measure(data, Path(folder), 4 if arguments.quick else 40)
     for name, value in found.items():
         print(f"{name:<24} {value:.3f}")
