@@ -1,4 +1,4 @@
-"""The same samples in formats that are read in a row, shuffled by a buffer or in blocks: see :mod:`peers`."""
+"""The same samples in formats read in a row, shuffled by a buffer or in blocks: see :mod:`_peers`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peers import BATCH, Arrow, H5py, Lmdb, Npz, Packed, Sample, Tensorstore, Zarr, collate
+from _peers import BATCH, Arrow, H5py, Lmdb, Npz, Packed, Sample, Tensorstore, Zarr, collate
 
 BUFFER = 4096  # samples that are shuffled together
 

@@ -1,7 +1,7 @@
 """The same samples in other formats that find any sample, or any row, by its number.
 
 A sample is a dictionary of arrays: the default fields of a stream. Each format is written and read as its
-users would; :mod:`peer_streams` has those that are read in a row.
+users would; :mod:`_peer_streams` has those that are read in a row.
 """
 
 from __future__ import annotations
