@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
 import signal
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from .shards.console import HelpPages
@@ -60,6 +63,9 @@ def run(arguments: list[str]) -> Any:
         for name, (target, about) in COMMANDS.items():
             # Nothing is imported for the list of commands; a command's own page has its own words.
             app.command(target, name=name, **({} if name == wanted else {"help": about}))
+        if wanted in COMMANDS:
+            with uninterrupted():
+                importlib.import_module(COMMANDS[wanted][0].partition(":")[0])
         try:
             return app(arguments, exit_on_error=False, print_error=False)
         except cyclopts.CycloptsError as error:
@@ -69,6 +75,25 @@ def run(arguments: list[str]) -> Any:
         if package not in EXTRAS:
             raise
         raise MissingExtraError(package, EXTRAS[package]) from error
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C back until the end of the block: a C++ library stopped half-way through its import aborts
+    the process.
+    """
+    told: list[int] = []
+    try:
+        before = signal.signal(signal.SIGINT, lambda number, _: told.append(number))
+    except ValueError:  # signals are the main thread's
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if told:
+        raise KeyboardInterrupt
 
 
 def talk() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import logging
 import os
@@ -74,23 +75,27 @@ def pool(options: PoolOptions) -> Iterator[RunAll]:
     if options.workers == 0 and not options.scheduler:
         yield _run_here
         return
-    import dask
-    import distributed
-
-    untyped: Any = distributed
     _check_memory(options.memory)
     quiet_tracker()
-    with (
-        interruptible() as interrupts,
-        dask.config.set(DASK),
-        _address(options, interrupts) as (address, n_workers),
-    ):
+    with interruptible() as interrupts:
+        untyped: Any = interrupts.shielded(lambda: importlib.import_module("distributed"))
+        interrupts.raise_if_told()
+        with _client(options, interrupts, untyped) as (client, n_workers):
+            yield lambda job, tasks: _run_on(client, n_workers, job, tasks)
+
+
+@contextmanager
+def _client(options: PoolOptions, interrupts: Interrupts, untyped: Any) -> Iterator[tuple[Any, int]]:
+    """A client of a scheduler, and how many workers that has (0: ask it)."""
+    import dask
+
+    with dask.config.set(DASK), _address(options, interrupts) as (address, n_workers):
         try:
             client = untyped.Client(address, set_as_default=False, timeout="30s")
         except (OSError, TimeoutError, ValueError) as error:
             raise UsageError(f"there is no Dask scheduler at {address}: {error}") from error
         with client:
-            yield lambda job, tasks: _run_on(client, n_workers, job, tasks)
+            yield client, n_workers
 
 
 def _check_memory(memory: str) -> None:

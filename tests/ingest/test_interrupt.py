@@ -108,3 +108,17 @@ def test_what_does_not_end_is_ended(tmp_path, second):
     )
     code, _, err = ended(child)
     assert (code, "interrupted" in err) == (130, True)
+
+
+def test_an_import_is_never_stopped_half_way(tmp_path):
+    (tmp_path / "large.py").write_text(
+        "import signal\nsignal.raise_signal(signal.SIGINT)\nprint('imported')\ndef command(): print('begun')\n"
+    )
+    child = start(
+        tmp_path,
+        "from holoshard.__main__ import COMMANDS, main",
+        "COMMANDS['ledger'] = ('large:command', '')",
+        "sys.exit(main(['ledger']))",
+    )
+    code, out, err = ended(child)
+    assert (code, out, "interrupted" in err) == (130, "imported\n", True)
