@@ -29,8 +29,9 @@ def test_reading_shards(small_dataset):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_layout_of_ones_own(tmp_path):
+def test_a_layout_of_ones_own(tmp_path, monkeypatch):
     from holoshard.ingest.sample import write_sample
+    from holoshard.ingest.sources import layouts
     from holoshard.shards.read.dataset import open_dataset
 
     (tmp_path / "mylab.py").write_text(block("class MyLab"))
@@ -56,6 +57,12 @@ def test_a_layout_of_ones_own(tmp_path):
     (holo,) = open_dataset(part)
     assert holo.id == "one"
     assert (holo.affinity.relation, holo.affinity.kind) == (">=", "Ki")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = layouts.named("mylab:MyLab")
+    assert layouts.choose(tmp_path / "screens").source.name != "mylab"
+    monkeypatch.setattr(layouts, "LAYOUTS", (own, *layouts.LAYOUTS))
+    chosen = layouts.choose(tmp_path / "screens")
+    assert (chosen.source.name, chosen.unread) == ("mylab", ())
 
 
 def test_every_command_and_make_target_it_names_exists():
