@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..complex import VOCABULARIES, Field
-from ..format.records import parse_text
+from ..format.records import parse_text, valued
 from ..read.dataset import Dataset
 
 ABOUT: Final = "fields.json"  # beside every export
@@ -50,7 +50,7 @@ def records(dataset: Dataset, rows: Iterable[int]) -> Iterator[Record]:
     splits = dataset.column("split")
     for number, row in enumerate(rows):
         block, at = dataset.block_of(row)
-        one = block.slice(at, at + 1)
+        one = valued(block.slice(at, at + 1))
         arrays = {k: a[0] if one.fields[k].axis == "complex" else a for k, a in one.columns.items()}
         text = parse_text(arrays.pop("text_json"))
         arrays = {k: np.asarray(a) for k, a in arrays.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +31,7 @@ _JSON: Final = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=Fa
 ARRAY_FIELDS: Final = tuple(f for f in FIELDS if f.axis in ("atom", "bond", "residue"))
 _KEYS: Final = tuple((f.key, f.axis) for f in FIELDS)
 _ARRAYS: Final = (*(f.key for f in ARRAY_FIELDS), "centre")
+_FIXED: Final = tuple(f.key for f in FIELDS if f.per_unit)
 _NUMBERS: Final[tuple[tuple[str, Any], ...]] = (
     ("n_ligand_atoms", int), ("deposited", int), ("pocket_radius", float), ("resolution", float),
     ("flags", lambda code: Flag(int(code))),
@@ -64,13 +66,16 @@ def stack(complexes: Sequence[Complex]) -> Block:
 
 
 def complex_at(block: Block, row: int) -> Complex:
-    """Complex ``row`` of a decoded block (not raw); its arrays are copies, so that the block can go."""
+    """Complex ``row`` of a decoded block, raw or not; its arrays are copies, so that the block can go."""
     rows: dict[Axis, Any] = {"complex": row}
     for axis in RAGGED_AXES:
         start = int(block.starts[axis][row])
         rows[axis] = slice(start, start + int(block.counts[axis][row]))
     columns = block.columns
     values = {key: columns[key][rows[axis]] for key, axis in _KEYS if key in columns}
+    for key in _FIXED:
+        if key in values:
+            values[key] = _value(values[key], block.fields[key])
     if len(values) < len(_KEYS):  # written by an older minor version
         values.update(_blanks(block, row, values))
     text = parse_text(values.pop("text_json"))
@@ -87,8 +92,18 @@ def complex_at(block: Block, row: int) -> Complex:
     for name in _ARRAYS:
         values[name] = values[name].copy()
     own = [(k, f) for k, f in block.fields.items() if k not in FIELD_OF and k in columns]
-    extra = {f.path: columns[k][rows[f.axis]].copy() for k, f in own}
+    extra = {f.path: _value(columns[k][rows[f.axis]], f).copy() for k, f in own}
     return Complex(**values, affinity=affinity, text=text, extra=extra)
+
+
+def _value(array: NDArray[Any], field: Field) -> NDArray[Any]:
+    """Values of a column that may be as stored."""
+    return from_fixed(array, field.per_unit) if field.per_unit and array.dtype.kind == "i" else array
+
+
+def valued(block: Block) -> Block:
+    """A block with the values of its fixed-point columns, if it is raw."""
+    return replace(block, columns={k: _value(a, block.fields[k]) for k, a in block.columns.items()})
 
 
 def _blanks(block: Block, row: int, present: Mapping[str, Any]) -> dict[str, Any]:

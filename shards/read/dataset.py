@@ -89,13 +89,13 @@ class Dataset(Sequence[Complex]):
         return complex_at(*self.block_of(row))
 
     def block_of(self, row: int) -> tuple[Block, int]:
-        """The decoded block of a row, kept for a while, and the complex's place in it."""
+        """The decoded block of a row, raw, kept for a while, and the complex's place in it."""
         block, at = self.reader.locate(row)
         return self._cache.get(block), at
 
     def __iter__(self) -> Iterator[Complex]:
         for number in range(self.reader.n_blocks):
-            block = self.reader.read(number)
+            block = self.reader.read(number, raw=True)
             for row in range(block.n_complexes):
                 yield complex_at(block, row)
 
@@ -257,7 +257,7 @@ class _BlockCache:
             if number in self._blocks:
                 self._blocks.move_to_end(number)
                 return self._blocks[number]
-        block = self.reader.read(number)
+        block = self.reader.read(number, raw=True)  # smaller, and a complex takes little of it
         with self._lock:
             if number not in self._blocks:
                 self._blocks[number] = block
