@@ -49,23 +49,28 @@ _ELEMENTS: Final = _elements()
 _CHARGES: Final = _charges()
 
 
-@kernel
 def find_lines(
     text: NDArray[np.uint8],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32]]:
     """Start and length of each line, without its end, and the four bytes from its start on as one integer,
     zeros past the end of the file.
     """
-    size, n_lines = len(text), 1
-    for k in range(size):
-        n_lines += text[k] == _NEWLINE
-    start, length, record = (
-        np.empty(n_lines, np.int64),
-        np.empty(n_lines, np.int64),
-        np.empty(n_lines, np.uint32),
-    )
+    *found, whole = _lines(text, len(text) // 40 + 16)  # atom lines have twice as many characters
+    if not whole:
+        *found, _ = _lines(text, int(np.count_nonzero(text == _NEWLINE)) + 1)
+    start, length, record = found
+    return start, length, record
+
+
+@kernel
+def _lines(
+    text: NDArray[np.uint8], room: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32], bool]:
+    """As above for so many lines at the most, and whether these were all."""
+    size = len(text)
+    start, length, record = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.uint32)
     n, at = 0, 0
-    while at < size:
+    while at < size and n < room:
         end = at + 80  # nearly all lines have as many characters, and are passed in one step
         shorter = np.uint8(1)
         if end < size and text[end] == _NEWLINE:
@@ -82,7 +87,7 @@ def find_lines(
             word |= np.uint32(text[at + k]) << np.uint32(8 * k)
         start[n], length[n], record[n] = at, end - at, word
         n, at = n + 1, end + 1
-    return start[:n], length[:n], record[:n]
+    return start[:n], length[:n], record[:n], at >= size
 
 
 def read_columns(

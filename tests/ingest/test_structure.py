@@ -218,13 +218,14 @@ def test_the_strict_reader_steps_back_for_one_field_out_of_its_columns(column, t
     assert strict(line + line[:column] + text + line[column + len(text) :]) is None
 
 
+@pytest.mark.parametrize("blank", [0, 999])  # more lines than a file of that size has, mostly
 @pytest.mark.parametrize("width", [66, 70, 77, 78, 79, 80, 81, 85])
-def test_lines_of_any_width_are_found(width):
+def test_lines_of_any_width_are_found(width, blank):
     lines = [line.ljust(90)[:width] for line in chain_lines(["ALA", "GLY"]).splitlines()]
-    text = "\n".join(["REMARK", "", *lines])
+    text = "\n".join(["REMARK", "", *[""] * blank, *lines])
     start, length, record = find_lines(np.frombuffer(text.encode(), np.uint8))
     assert [text[a : a + n] for a, n in zip(start.tolist(), length.tolist(), strict=True)] == text.split("\n")
-    assert record[2:].tolist() == [int.from_bytes(b"ATOM", "little")] * 9
+    assert record[2 + blank :].tolist() == [int.from_bytes(b"ATOM", "little")] * 9
     found = strict(text)
     if width < 78:
         assert found is None  # no element, or half of one
