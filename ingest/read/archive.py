@@ -12,6 +12,7 @@ import os
 import stat
 import struct
 import tarfile
+import weakref
 import zipfile
 import zlib
 from collections import OrderedDict
@@ -268,16 +269,13 @@ class _Archive:
 
     def __init__(self, path: Path) -> None:
         self.path, self.kind = path, archive_kind(path)
+        if not self.kind:
+            raise StructureError("file_unreadable", f"{path} is no tar, tar.gz or zip archive")
         self.file = path.open("rb")
+        weakref.finalize(self, self.file.close)  # in a ring, __del__ may come after the file's own end
         self.stream: BinaryIO | None = None
         self.window, self.window_start = bytearray(), 0  # what the stream gave last, and where it began
         self._index: dict[str, Member] | None = None
-        if not self.kind:
-            raise StructureError("file_unreadable", f"{path} is no tar, tar.gz or zip archive")
-
-    def __del__(self) -> None:
-        if hasattr(self, "file"):
-            self.file.close()
 
     def index(self) -> dict[str, Member]:
         """Members by name, the last of a name as tar has it."""

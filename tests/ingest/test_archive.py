@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import hashlib
 import io
 import random
 import tarfile
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -269,3 +271,27 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
 def test_a_name_that_no_file_can_have(tmp_path, name):
     with pytest.raises(StructureError):
         archive.load(Locator(tmp_path / name))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_archive_that_only_the_collector_finds_is_closed(tmp_path, whole):
+    """A traceback makes a ring of the objects of its frames; the collector takes them in any order."""
+    path = tmp_path / "a"
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr("b", "content")
+    if not whole:
+        path.write_text("no archive")
+
+    def ring() -> None:
+        try:
+            opened = archive._archive.__wrapped__(path, "")
+            kept = [opened]
+        except StructureError as error:
+            kept = [error]  # its traceback has the frame that opened the file
+        kept.append(kept)
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        ring()
+        gc.collect()
+    assert [str(one.message) for one in said] == []
