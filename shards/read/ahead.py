@@ -57,6 +57,9 @@ class Blocks(Protocol):
     ) -> Block:
         """Decode the named fields of one block, into ``out`` where that fits."""
 
+    def expect(self, block: int, keys: Sequence[str]) -> None:
+        """Hear that :meth:`read` of that block will come."""
+
     def room(self, keys: Sequence[str]) -> Room:
         """What :meth:`read` unpacks the named fields of the largest block to, if they stay raw."""
 
@@ -195,6 +198,8 @@ class ReadAhead:
                     window.landed[block] = self.submit(_copy, landed, before.pool, there, pool, here)
             else:
                 window.region[block] = pool.free.pop()
+                if self.options.fetch is None and self.options.keep is None:
+                    self.stream.blocks.expect(block, self.stored)
         window.pool = pool
         begin = np.array([window.region[block] for block in needs]) * pool.size
         begin -= self.stream.blocks.first_complex[window.needs]

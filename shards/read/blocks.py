@@ -143,6 +143,12 @@ class BlockReader:
         found = unpack_block(pieces, places, row, present, raw, where, out)
         return found if len(present) == len(keys) else self._fill(found, keys, raw)
 
+    def expect(self, block: int, keys: Sequence[str]) -> None:
+        """Say that these fields of a block will be read soon, where that is of use."""
+        if isinstance(self.fetch, Pread):
+            for span in self.spans(block, keys):
+                self.fetch.expect(span.path, span.offset, span.length)
+
     def room(self, keys: Sequence[str]) -> Room:
         """What :meth:`read` unpacks these fields of the largest block to, if they stay raw."""
         fields = self.source.manifest.fields

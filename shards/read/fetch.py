@@ -14,6 +14,7 @@ from ..errors import FormatError
 from .memory import Memory
 
 _ALIVE: weakref.WeakSet[Pread] = weakref.WeakSet()
+ADVICE = 1 << 19  # bytes: of a longer piece Linux may read ahead the beginning only
 MAX_OPEN = 256  # files kept open; a data set of 256 MiB shards reaches it at 64 GiB
 
 
@@ -48,6 +49,24 @@ class Pread:
                     break
                 done += read
             return data[:done]
+        finally:
+            with self._lock:
+                entry[1] -= 1
+
+    def expect(self, path: str, offset: int, length: int) -> None:
+        """Let the kernel read a range in the background, so that a disk has more to do than one read."""
+        if not hasattr(os, "posix_fadvise"):
+            return
+        try:
+            entry = self._acquire(path)
+        except FormatError:
+            return  # reading it will say so
+        try:
+            for begin in range(offset, offset + length, ADVICE):
+                size = min(ADVICE, offset + length - begin)
+                os.posix_fadvise(entry[0], begin, size, os.POSIX_FADV_WILLNEED)
+        except OSError:
+            pass  # advice, no more
         finally:
             with self._lock:
                 entry[1] -= 1

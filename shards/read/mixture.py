@@ -73,6 +73,11 @@ class Mixture:
         reader, own = self._reader(block)
         return reader.read(own, keys, raw, fetch, out)
 
+    def expect(self, block: int, keys: Sequence[str]) -> None:
+        """Say that a block will be read soon."""
+        reader, own = self._reader(block)
+        reader.expect(own, keys)
+
     def room(self, keys: Sequence[str]) -> Room:
         """What the largest block of them all unpacks to."""
         return Room.widest([d.reader.room(keys) for d in self.datasets])

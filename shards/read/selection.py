@@ -54,6 +54,11 @@ class Selection:
             self.blocks.read(source, keys, raw, fetch).take(rows) for source, rows in self._parts(block)
         ])  # fmt: skip
 
+    def expect(self, block: int, keys: Sequence[str]) -> None:
+        """Say that the blocks that these complexes lie in will be read soon."""
+        for source, _ in self._parts(block):
+            self.blocks.expect(source, keys)
+
     def room(self, keys: Sequence[str]) -> Room:
         """What the largest of these blocks takes."""
         whole = self.blocks.room(keys)

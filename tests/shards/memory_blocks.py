@@ -21,7 +21,10 @@ class MemoryBlocks:
         self.blocks = [whole.slice(i, min(i + block_size, n)) for i in range(0, n, block_size)]
         self.lengths = whole.counts["atom"]
         self.rows = np.arange(n)
-        self.reads, self.broken = [], broken
+        self.reads, self.expected, self.broken = [], [], broken
+
+    def expect(self, block, keys):
+        self.expected.append(block)
 
     def room(self, keys):
         return Room.widest([Room.of(b) for b in self.blocks])

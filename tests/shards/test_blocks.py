@@ -306,3 +306,16 @@ def test_a_shard_that_is_no_file_is_an_error_and_no_hang(tmp_path, kind):
     (os.mkfifo if kind == "pipe" else os.mkdir)(path)
     with pytest.raises(FormatError, match="no regular file"):
         Pread()(str(path), 0, 10)
+
+
+def test_advice_to_the_kernel_never_fails_and_lets_go_of_files(tmp_path):
+    fetch, path = Pread(max_open=1), tmp_path / "file"
+    path.write_bytes(bytes(range(200)) * 10_000)
+    fetch.expect(str(path), 100, 1_500_000)
+    fetch.expect(str(path), 10**9, 10)  # beyond the end
+    fetch.expect(str(tmp_path / "missing"), 0, 10)
+    assert bytes(fetch(str(path), 5, 3)) == bytes([5, 6, 7])
+    other = tmp_path / "other"
+    other.write_bytes(b"other")
+    assert bytes(fetch(str(other), 0, 5)) == b"other"
+    assert [Path(p).name for p in fetch._open] == ["other"]  # nobody was reading the first

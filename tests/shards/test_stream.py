@@ -175,7 +175,7 @@ def test_windows_of_more_and_more_blocks(threads):
     assert np.array_equal(np.concatenate([b.index for b in found]), served)
     for batch in found:
         assert_rows(batch, source)
-    assert sorted(source.reads) == np.unique(served // 8).tolist()
+    assert sorted(source.reads) == sorted(source.expected) == np.unique(served // 8).tolist()
 
 
 def test_batches_stay_as_they_are():
