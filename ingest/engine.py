@@ -47,12 +47,12 @@ class EngineOptions(PoolOptions):
     Parameters
     ----------
     task_size
-        Items a task, on average: a second of work or so.
+        Items a task, on average: a second of work or more.
     duplicates
         Whether to keep or refuse an item with the same files, record and label as an earlier one.
     """
 
-    task_size: int = 128
+    task_size: int = 256
     duplicates: Literal["keep", "refuse"] = "keep"
 
     def __post_init__(self) -> None:
