@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from csv import writer
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +10,7 @@ from cyclopts import Parameter
 from .console import Output
 from .export.folder import Format
 from .export.folder import export as write_export
+from .make.mmseqs import ClusterWith
 from .read.dataset import open_dataset
 from .read.describe import describe_complex, find, info_text, summarise
 
@@ -59,13 +58,18 @@ def show(data: Path, which: str, *, output: Out = OUTPUT) -> dict[str, Any]:
 
 
 def leakage(
-    data: Path, *, train: str = "train", test: str = "test", csv: Path | None = None, output: Out = OUTPUT
+    data: Path,
+    *,
+    train: str = "train",
+    test: str = "test",
+    compare_with: ClusterWith = "auto",
+    csv: Path | None = None,
+    output: Out = OUTPUT,
 ) -> dict[str, Any]:
     """Say how much of the test split was seen in training: nearest proteins and ligands, and one number.
 
-    The number is a lower bound: proteins less than about 45 % identical (55 % in short chains) count as 0,
-    related or not. With MMseqs2 installed, holoshard shard --split cluster --cluster-with mmseqs keeps
-    together relatives down to 30 %. Needs RDKit, for the ligands' fingerprints.
+    The number is a lower bound: proteins less than about 30 % identical often count as 0, related or not.
+    Needs RDKit, for the ligands' fingerprints.
 
     Examples::
         holoshard leakage data/shards
@@ -80,22 +84,20 @@ def leakage(
         The split that was trained on.
     test
         The split that judges.
+    compare_with
+        What compares protein sequences: mmseqs, built-in, or auto: MMseqs2 where it is installed.
     csv
         Write the nearest training complexes of each test complex there.
     """
-    from .make.leakage import LIMIT
+    from .make.leakage import LIMIT, NEAREST, write_table
     from .make.leakage import leakage as compare
 
-    found = compare(open_dataset(data), train, test)
+    found = compare(open_dataset(data), train, test, compare_with)
     if csv is not None:
-        header = ("id", "protein_id", "protein", "ligand_id", "ligand", "both_id", "both")
-        temporary = csv.with_name(f".{csv.name}.{os.getpid()}")
-        with temporary.open("w", newline="", encoding="utf-8") as file:
-            writer(file).writerows([header, *found.rows()])
-        os.replace(temporary, csv)
+        write_table(csv, [NEAREST, *found.rows()])
     print("\n".join(found.lines()))
     return {
-        "leakage": round(found.leakage, 4), "limit": LIMIT, "n_test": len(found.ids),
+        "leakage": round(found.leakage, 4), "by": found.by, "limit": LIMIT, "n_test": len(found.ids),
         "histograms": found.histograms(),
     }  # fmt: skip
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, get_args
 
 from ..console import progress
-from ..errors import HoloshardError, UsageError, WriteError
-from ..make.owner import beside
+from ..errors import UsageError
+from ..make.owner import beside, said_of
 from ..read.dataset import Dataset
 from .labelled import write_structures
 from .lmdb import write_lmdb
@@ -20,7 +19,6 @@ from .records import ABOUT, Record, about, fields_of, records
 from .tar import write_webdataset
 
 Format = Literal["sdf", "mds", "webdataset", "lmdb", "parquet"]
-LIBRARIES: Final = ("lmdb", "polars")
 FORMATS: Final[tuple[str, ...]] = get_args(Format)
 
 
@@ -37,7 +35,7 @@ def export(dataset: Dataset, rows: Iterable[int], out: Path, form: Format = "sdf
     if os.path.lexists(out):
         raise UsageError(f"{out} exists; choose another --out, or remove it")
     chosen = [int(row) for row in rows]
-    with beside(out) as folder, _said_of(out):
+    with beside(out) as folder, said_of(out):
         folder.mkdir()
         _write(dataset, chosen, folder, form)
         for path in folder.rglob("*"):
@@ -46,20 +44,6 @@ def export(dataset: Dataset, rows: Iterable[int], out: Path, form: Format = "sdf
         os.rename(folder, out)
         _sync(out.parent)
     return len(chosen)
-
-
-@contextmanager
-def _said_of(out: Path) -> Iterator[None]:
-    """Say of a full disk that it is one; the libraries of some formats have errors of their own for it."""
-    try:
-        yield
-    except HoloshardError:
-        raise
-    except Exception as error:
-        if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in LIBRARIES:
-            raise
-        reason = (isinstance(error, OSError) and error.strerror) or str(error).partition("\n")[0]
-        raise WriteError(f"{out} cannot be written: {reason}; make room, or choose another --out") from error
 
 
 def _write(dataset: Dataset, rows: Sequence[int], folder: Path, form: Format) -> None:

@@ -102,7 +102,7 @@ def rule_of(old: Dataset, split_file: str | None, test_list: str | None) -> Rule
             f"{old.reader.source.root} does not say how it was divided; make it anew: holoshard shard"
         )
     rule = Rule.of(record)
-    by = str(record.get("groups_by"))
+    by = f"{record.get('groups_by')}, {record.get('excluded')}"
     if BUILT_IN in by or MMSEQS in by:  # whatever is installed here
         rule = replace(rule, cluster_with="built-in" if BUILT_IN in by else "mmseqs")
     listed = rule.test_list is not None and rule.test_list not in SHIPPED

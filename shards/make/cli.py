@@ -13,7 +13,7 @@ from ..read.dataset import open_dataset
 from .append import append as extend
 from .convert import convert as copy_into
 from .generations import sweep
-from .groups import ClusterWith
+from .mmseqs import ClusterWith
 from .pack import MEMORY, pack
 from .packed import few_groups, packed_lines
 from .repair import repair
@@ -84,8 +84,8 @@ def shard(
     split_file
         For --split given, a CSV or TSV file with the columns id and split instead.
     cluster_with
-        What clusters protein sequences: mmseqs, built-in, or auto: a column "cluster" if all have it,
-        else MMseqs2 where it is installed.
+        What compares protein sequences: mmseqs, built-in, or auto: for clusters a column "cluster" if all
+        have it, else MMseqs2 where it is installed.
     undated
         Where complexes without a date go with --split time: left out, or train, where they may leak.
     test_list

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import MissingExtraError
-from .similarity import Forest
+from .forest import Forest
 
 Scores = NDArray[np.float32]
 

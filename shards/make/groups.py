@@ -11,7 +11,7 @@ clusters are of sequences, which miss relatives that only the fold shows. A grou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +19,18 @@ from numpy.typing import NDArray
 from ..errors import UsageError
 from . import mmseqs
 from .fingerprints import ALIKE, ligand_clusters
-from .similarity import Forest, linked_chains, sequence_clusters
+from .forest import Forest
+from .identity import linked_chains
+from .similarity import sequence_clusters
 
 if TYPE_CHECKING:
     from .rule import Facts, Rule
 
 Numbers = NDArray[np.int64]
-ClusterWith = Literal["auto", "mmseqs", "built-in"]
 
 SAME_LIGAND: Final = 0.9
+MMSEQS: Final = f"protein sequence, {mmseqs.NAME}"
 BUILT_IN: Final = "protein sequence, built in"
-MMSEQS: Final = "protein sequence, MMseqs2"
 
 
 def group_labels(facts: Facts, rule: Rule) -> tuple[Sequence[str], str]:
@@ -102,8 +103,11 @@ def _proteins(facts: Facts, rule: Rule) -> tuple[Sequence[str], str]:
     return [f"cluster {c}" if s else f"id {i}" for c, s, i in pairs], by
 
 
-def chain_linker(chosen: ClusterWith) -> tuple[Callable[[Sequence[str]], Numbers], str]:
+def chain_linker(chosen: mmseqs.ClusterWith) -> tuple[Callable[[Sequence[str]], Numbers], str]:
     """How chains are clustered, and its name: MMseqs2 if it is installed, else what is built in."""
-    if chosen == "built-in" or (chosen == "auto" and not mmseqs.installed()):
-        return linked_chains, BUILT_IN
-    return mmseqs.chain_clusters, f"{MMSEQS} {mmseqs.version()}"
+    return mmseqs.chain_clusters if mmseqs.chosen(chosen) else linked_chains, comparer(chosen)
+
+
+def comparer(chosen: mmseqs.ClusterWith) -> str:
+    """The name of what compares protein sequences."""
+    return f"{MMSEQS} {mmseqs.version()}" if mmseqs.chosen(chosen) else BUILT_IN

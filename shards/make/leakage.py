@@ -1,19 +1,22 @@
 """How much of a test set a model has already seen: its nearest training protein and ligand.
 
-Similarity of proteins is the identity of their nearest chains (:mod:`.identity`): 1 for the same sequence, 0
-for strangers. That of ligands is Tanimoto's on Morgan fingerprints (:mod:`.fingerprints`). The *leakage* of a
+Similarity of proteins is the identity of their nearest chains, found by MMseqs2 where it is installed
+(:mod:`.mmseqs`), else by what is built in (:mod:`.identity`): 1 for the same sequence, 0 for strangers. That
+of ligands is Tanimoto's on Morgan fingerprints (:mod:`.fingerprints`). The *leakage* of a
 split is one number in [0, 1]: for each test complex the training complex that is most alike in protein
 *and* ligand (the smaller of the two similarities counts), averaged over the test set. A model that only
 remembers does well where it is high.
 
-It is a lower bound: relatives below about 45 % identity (55 % in chains of 120 residues) are not found, and
-count as strangers.
+It is a lower bound: relatives below about 30 % identity are often not found, and count as strangers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import csv
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -22,14 +25,16 @@ from numpy.typing import NDArray
 from ..errors import UsageError
 from ..format.records import texts_of
 from ..read.dataset import Dataset
+from .groups import comparer
 from .likeness import Traits, ligands_alike, proteins_alike
+from .mmseqs import ClusterWith
+from .owner import beside, said_of
 
 Scores = NDArray[np.float32]
 
 BINS: Final = 10
-LIMIT: Final = (
-    "a lower bound: proteins less than about 45 % identical (55 % in short chains) count as 0, related or not"
-)
+NEAREST: Final = ("id", "protein_id", "protein", "ligand_id", "ligand", "both_id", "both")  # of each row
+LIMIT: Final = "a lower bound: proteins less than about 30 % identical often count as 0, related or not"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,7 @@ class Leakage:
     ids : of the test complexes
     protein, ligand, both : shape (n,), similarity to the nearest, in [0, 1]
     protein_id, ligand_id, both_id : which that is
+    by : what compared the proteins
     """
 
     ids: Sequence[str]
@@ -50,6 +56,7 @@ class Leakage:
     protein_id: Sequence[str]
     ligand_id: Sequence[str]
     both_id: Sequence[str]
+    by: str
 
     @property
     def leakage(self) -> float:
@@ -85,28 +92,42 @@ class Leakage:
             f"{seen} of {len(self.ids)} test complexes have a training complex alike in protein and ligand "
             "(0.5 or more)",
             f"leakage {self.leakage:.3f} (0: no likeness found, 1: all of the test set was trained on)",
+            f"proteins compared by {self.by}",
             LIMIT,
         ]
 
 
-def leakage(dataset: Dataset, train: str = "train", test: str = "test") -> Leakage:
+def leakage(
+    dataset: Dataset, train: str = "train", test: str = "test", compare_with: ClusterWith = "auto"
+) -> Leakage:
     """Compare the test split of a data set with its training split.
 
     Raises
     ------
-    UsageError : a split is not there
+    UsageError : a split is not there, or MMseqs2 is asked for and cannot be called
     MissingExtraError : RDKit is not installed
     """
     (known_ids, known), (asked_ids, asked) = (_traits(dataset, dataset.indices(s)) for s in (train, test))
     found: dict[str, list[NDArray[Any]]] = {k: [] for k in ("protein", "ligand", "both")}
-    for protein, ligand in zip(proteins_alike(asked, known), ligands_alike(asked, known), strict=True):
+    proteins = proteins_alike(asked, known, compare_with)
+    for protein, ligand in zip(proteins, ligands_alike(asked, known), strict=True):
         for kind, scores in (("protein", protein), ("ligand", ligand), ("both", np.minimum(protein, ligand))):
             best = scores.argmax(1)
             found[kind].append(np.stack([best, scores[np.arange(len(best)), best]]))
     nearest = {kind: np.concatenate(parts, axis=1) for kind, parts in found.items()}
     names = {f"{kind}_id": [known_ids[int(i)] for i in b[0]] for kind, b in nearest.items()}
     scores_of = {kind: b[1].astype(np.float32) for kind, b in nearest.items()}
-    return Leakage(ids=asked_ids, **scores_of, **names)  # type: ignore[arg-type]
+    by = comparer(compare_with)
+    return Leakage(ids=asked_ids, by=by, **scores_of, **names)  # type: ignore[arg-type]
+
+
+def write_table(path: Path, rows: Iterable[Sequence[Any]]) -> None:
+    """Write rows as CSV, whole or not at all; WriteError if they cannot be written."""
+    with beside(path) as temporary, said_of(path), temporary.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+        file.flush()
+        os.fsync(file.fileno())
+        os.replace(temporary, path)
 
 
 def _traits(dataset: Dataset, rows: NDArray[np.int64]) -> tuple[list[str], Traits]:

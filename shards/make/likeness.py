@@ -9,8 +9,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from . import mmseqs
 from .fingerprints import fingerprints, tanimoto
 from .identity import chain_identities
+from .mmseqs import ClusterWith
 
 Scores = NDArray[np.float32]
 
@@ -28,8 +30,9 @@ class Traits:
         return len(self.proteins)
 
 
-def proteins_alike(asked: Traits, known: Traits) -> Iterator[Scores]:
+def proteins_alike(asked: Traits, known: Traits, compare_with: ClusterWith) -> Iterator[Scores]:
     """For each CHUNK of the asked, identity with each known by their nearest chains, (chunk, n_known)."""
+    compare = mmseqs.chain_identities if mmseqs.chosen(compare_with) else chain_identities
     distinct = sorted({*known.proteins, *asked.proteins})
     number = {p: i for i, p in enumerate(distinct)}
     chains = sorted({c for p in distinct for c in p.split("/") if c})
@@ -37,7 +40,7 @@ def proteins_alike(asked: Traits, known: Traits) -> Iterator[Scores]:
     owner = np.array([i for i, p in enumerate(distinct) for c in p.split("/") if c], np.int64)
     chain = np.array([place[c] for p in distinct for c in p.split("/") if c], np.int64)
     wanted = sorted({place[c] for p in set(asked.proteins) for c in p.split("/") if c})
-    related = dict(zip(wanted, chain_identities(chains, wanted), strict=True))
+    related = dict(zip(wanted, compare(chains, wanted), strict=True))
     of_known = np.array([number[p] for p in known.proteins], np.int64)
 
     def row(protein: str) -> Scores:

@@ -6,6 +6,7 @@ if it names this machine, and no such process is running; those of other machine
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -15,10 +16,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from ..errors import WriteError
+from ..errors import HoloshardError, WriteError
 from .files import remove
 
 SUFFIX: Final = ".owner"
+LIBRARIES: Final = ("lmdb", "polars")  # that have errors of their own for a full disk
 
 
 def claim(folder: Path) -> None:
@@ -52,6 +54,33 @@ def beside(path: Path) -> Iterator[Path]:
         yield temporary
     finally:
         release(temporary)
+
+
+@contextmanager
+def said_of(out: Path) -> Iterator[None]:
+    """Say in one line that ``out`` cannot be written, as on a full disk, whatever library found it out."""
+    try:
+        yield
+    except HoloshardError:
+        raise
+    except Exception as error:
+        if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in LIBRARIES:
+            raise
+        raise WriteError(
+            f"{out} cannot be written: {_reason(error)}; make room, or choose another place"
+        ) from error
+
+
+def _reason(error: BaseException) -> str:
+    """What the system says: libraries put it at the end of what they were about, or keep it to themselves."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.strerror:
+            return seen.strerror
+        seen = seen.__cause__ or seen.__context__
+    text = str(error).partition("\n")[0]
+    known = (os.strerror(n) for n in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS))
+    return next((reason for reason in known if reason in text), text)
 
 
 def stale(parent: Path, start: str, *, noted: bool = True) -> list[Path]:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
-from .groups import ClusterWith
 from .identity import LEAST_SEEN
+from .mmseqs import ClusterWith
 
 Method = Literal["random", "cluster", "scaffold", "tanimoto", "protein-ligand", "time", "given"]
 METHODS: Final[tuple[Method, ...]] = (
@@ -71,7 +71,7 @@ class Rule:
     fractions : of complexes in train, valid and test, adding up to 1
     seed : of the order in which groups are dealt
     column : with "given", the column that names the split; with "cluster", the one that names the group
-    cluster_with : what clusters sequences, where no column does
+    cluster_with : what compares sequences, for clusters where no column has them, and for neighbours
     file : with "given", a file that names the split of each id, instead of a column
     undated : where complexes without a date go with "time"
     cuts : with "time", the first day of valid and of test as yyyymmdd; found if None
@@ -112,7 +112,7 @@ class Rule:
             raise UsageError(f"--seed {self.seed}: expected 0 to {MAX_SEED}")
         if not LEAST_SEEN <= self.identity <= 1:
             raise UsageError(
-                f"--identity {self.identity}: expected {LEAST_SEEN} (below, relatives are missed) to 1"
+                f"--identity {self.identity}: expected {LEAST_SEEN} (below, relatives are often missed) to 1"
             )
         if not 0 < self.tanimoto <= 1:
             raise UsageError(f"--tanimoto {self.tanimoto}: expected more than 0, at most 1")

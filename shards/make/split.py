@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from ..errors import UsageError
 from ..permutation import permutation
-from .groups import SAME_LIGAND, group_labels
+from .groups import SAME_LIGAND, comparer, group_labels
 from .likeness import Traits, ligands_alike, proteins_alike
 from .rule import FREE, LEFT_OUT, SPLITS, WORDS, Facts, Rule, Split
 from .testlist import members, read_splits
@@ -154,8 +154,9 @@ def _exclude(facts: Facts, rule: Rule, of: Places, fixed: Places | None) -> dict
     asked, known = _traits(facts, np.flatnonzero(of == TEST)), _traits(facts, others)
     if rule.exclude != "ligand" and not any(asked.proteins):
         raise UsageError("--exclude-neighbours: no complex of the test set has a protein sequence to compare")
-    proteins = proteins_alike(asked, known) if rule.exclude != "ligand" else repeat(np.float32(0))
-    ligands = ligands_alike(asked, known) if rule.exclude != "protein" else repeat(np.float32(0))
+    none, by = repeat(np.float32(0)), rule.exclude
+    proteins = proteins_alike(asked, known, rule.cluster_with) if by != "ligand" else none
+    ligands = ligands_alike(asked, known) if by != "protein" else none
     near = np.zeros(len(others), bool)
     for protein, ligand in zip(proteins, ligands, strict=False):  # one of them may be endless
         near |= np.asarray(_near(rule, protein, ligand)).any(0)
@@ -165,7 +166,8 @@ def _exclude(facts: Facts, rule: Rule, of: Places, fixed: Places | None) -> dict
     if stay:
         log.warning("%d complexes of the data set are near its new test complexes and stay where they are; "
                     "make the data set anew to keep them out", stay)  # fmt: skip
-    return {"near": rule.exclude, "n": int((near & ~old).sum()), "stay": stay}
+    told = {} if by == "ligand" else {"by": comparer(rule.cluster_with)}
+    return {"near": by, **told, "n": int((near & ~old).sum()), "stay": stay}
 
 
 def _traits(facts: Facts, rows: Numbers) -> Traits:

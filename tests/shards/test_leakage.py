@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+from families import kin, natural
 from random_complexes import random_complex
 
 from holoshard.__main__ import main
+from holoshard.shards.make import mmseqs
 from holoshard.shards.make.leakage import leakage
 from holoshard.shards.make.pack import pack
 from holoshard.shards.make.rule import Rule
@@ -43,7 +47,7 @@ def data(tmp_path_factory):
 
 
 def test_nearest_by_protein_ligand_and_both(data):
-    found = leakage(open_dataset(data))
+    found = leakage(open_dataset(data), compare_with="built-in")
     rows = {r[0]: r[1:] for r in found.rows()}
     assert rows["test0"] == ("train0", 1.0, "train0", 1.0, "train0", 1.0)
     assert rows["test1"][:2] == ("train1", 1.0)
@@ -61,44 +65,63 @@ def test_tanimoto_is_rdkits(data):
 
     maker = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
     bits = [maker.GetFingerprint(Chem.MolFromSmiles(s)) for s in SMILES]
-    (row,) = [r for r in leakage(open_dataset(data)).rows() if r[0] == "test3"]
+    (row,) = [r for r in leakage(open_dataset(data), compare_with="built-in").rows() if r[0] == "test3"]
     assert row[4] == pytest.approx(max(DataStructs.BulkTanimotoSimilarity(bits[2], bits[:2])), abs=1e-4)
 
 
 def test_command(capsys, data, tmp_path):
-    assert main(["leakage", str(data), "--csv", str(tmp_path / "near.csv"), "--json"]) == 0
+    table = tmp_path / "near.csv"
+    code = (
+        "import os, sys; from pathlib import Path; from holoshard.shards.make.leakage import write_table\n"
+        "write_table(Path(sys.argv[1]), (os.kill(os.getpid(), 9) for _ in 'a'))"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(table)], check=False).returncode == -9
+    assert len(list(tmp_path.iterdir())) == 2  # what that left
+    call = ["leakage", str(data), "--compare-with", "built-in", "--csv", str(table), "--json"]
+    assert main(call) == 0
+    assert list(tmp_path.iterdir()) == [table]
     lines = capsys.readouterr().out.splitlines()
     result = json.loads(lines[-1])
     assert result["n_test"] == 4
     assert "1 of 4 test complexes" in "\n".join(lines)
-    assert lines[-2].startswith("a lower bound: proteins less than about 45 % identical")
+    assert lines[-2].startswith("a lower bound: proteins less than about 30 % identical")
+    assert lines[-3] == "proteins compared by protein sequence, built in"
     assert result["limit"] == lines[-2]
-    with (tmp_path / "near.csv").open() as file:
+    with table.open() as file:
         rows = list(csv.DictReader(file))
     assert [r["id"] for r in rows] == open_dataset(data).ids()[-4:]
     assert main(["leakage", str(data), "--train", "practice"]) == 2
+    assert main(["leakage", str(data), "--csv", str(table / "x.csv")]) == 2
+    assert main(["leakage", str(data), "--compare-with", "mmseqs", "--train", "practice"]) == 2
 
 
-def test_a_distant_relative_counts_as_a_stranger_and_the_report_says_so(tmp_path):
+@pytest.mark.parametrize("compare_with", ["built-in", "mmseqs"])
+@pytest.mark.parametrize("share", [1, 0.5, 0.36])
+def test_relatives_are_seen_and_strangers_are_not(tmp_path, compare_with, share):
+    if compare_with == "mmseqs" and (not mmseqs.installed() or share == 1):
+        pytest.skip("MMseqs2 (mmseqs) is not installed, or the other shares show it")
     rng = np.random.default_rng(1)
-    letters = np.array(list("ACDEFGHIKLMNPQRSTVWY"))
-    a = rng.choice(letters, 300)
-    distant = np.where(rng.random(300) < 0.3, a, rng.choice(letters, 300))  # about a third identical
-    assert 0.28 < (a == distant).mean() < 0.4
+    a = natural(rng, 300)
+    table = {"train": a, "test": a if share == 1 else kin(rng, a, share), "test2": natural(rng, 300)}
     complexes = [
-        random_complex(rng, name, sequences={"A": "".join(s)}, smiles=SMILES[0], columns={"split": name})
-        for name, s in (("train", a), ("test", distant))
+        random_complex(rng, n, sequences={"A": s}, smiles=SMILES[0], columns={"split": n.strip("2")})
+        for n, s in table.items()
     ]
     write_part(tmp_path / "part.h5", complexes)
     pack([tmp_path / "part.h5"], tmp_path / "out", rule=Rule("given"))
-    found = leakage(open_dataset(tmp_path / "out"))
-    assert found.leakage == 0
+    found = leakage(open_dataset(tmp_path / "out"), compare_with=compare_with)
+    related, stranger = (
+        dict(zip(found.ids, found.protein.tolist(), strict=True))[i] for i in ("test", "test2")
+    )
+    assert stranger == 0
+    assert related == pytest.approx(share, abs=0.06)
+    assert found.leakage == pytest.approx(related / 2)
     assert "lower bound" in found.lines()[-1]
-    assert "nothing like" not in "\n".join(found.lines())
+    assert ("MMseqs2" in found.by) == (compare_with == "mmseqs")
 
 
 def test_help_says_how_far_the_number_sees(capsys):
     main(["leakage", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert "lower bound" in text
-    assert "about 45 %" in text
+    assert "about 30 %" in text
