@@ -15,7 +15,8 @@ import torch
 from .flops import matmul_peak
 
 PACKAGES: Final = ("holoshard", "torch", "numpy", "h5py", "numcodecs", "safetensors", "tensorboard")
-SETTINGS: Final = ("NCCL_", "TORCH_", "PYTORCH_", "CUDA_", "GLOO_", "OMP_", "MKL_", "SLURM_JOB")
+SETTINGS: Final = ("NCCL_", "TORCH_", "PYTORCH_", "CUDA_", "GLOO_", "OMP_", "MKL_", "MALLOC_",
+                   "SLURM_JOB")  # fmt: skip
 SHM_BYTES: Final = 1 << 30
 
 

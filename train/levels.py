@@ -19,6 +19,7 @@ from .topology import LEVELS, Level, Topology, is_even, read_racks
 
 Bytes = dict[str, float]
 Group = Sequence[int]
+SHOWN: Final = 16  # ranks of a group
 
 
 def ring(topology: Topology, group: Group, bytes_each: float) -> Bytes:
@@ -132,7 +133,7 @@ def text_of_levels(found: dict[str, Any]) -> str:
     where = "across racks: fewer shards would stay in one" if level == "cross" else f"within one {level}"
     lines = [
         f"{len(shards)} copies of the model, each in {len(shards[0])} processes {where}",
-        f"first copy: ranks {shards[0]}; first replica group: {found['replica_groups'][0]}",
+        f"first copy: ranks {listed(shards[0])}; first replica group: {listed(found['replica_groups'][0])}",
         f"{'bytes of a step':<26}" + "".join(f"{level:>12}" for level in LEVELS),
     ]  # fmt: skip
     lines += [
@@ -140,6 +141,12 @@ def text_of_levels(found: dict[str, Any]) -> str:
         for way, counts in found["bytes"].items()
     ]
     return "\n".join(lines)
+
+
+def listed(ranks: Group) -> str:
+    """Ranks, of many the first ones."""
+    more = f", ... ({len(ranks)})" if len(ranks) > SHOWN else ""
+    return ", ".join(map(str, ranks[:SHOWN])) + more
 
 
 def crossing_seconds(topology: Topology, counts: Bytes, bytes_per_s: float) -> float:

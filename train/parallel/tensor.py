@@ -4,7 +4,7 @@ Column-parallel matrices (query, key, value, up) give each process its heads or 
 exchange; row-parallel ones (out, down) sum over the processes (Megatron-LM, doi:10.48550/arXiv.1909.08053).
 The map from pair features to biases is cut by heads too. What is small and used by all (norms, embedding,
 head, the filters of the neighbourhood) each process keeps whole: its gradients are the same everywhere,
-because they come from sums.
+because they come from sums. torch begins these sums without waiting; who first reads the result waits.
 """
 
 from __future__ import annotations
