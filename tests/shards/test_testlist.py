@@ -73,7 +73,8 @@ def kin():
 )
 def test_what_is_near_the_test_set_is_left_out(kin, near, gone):
     pytest.importorskip("rdkit")
-    found = split(kin, "random", test_list="casf-2016", exclude=near, fractions=(0.5, 0.5, 0.0))
+    found = split(kin, "random", test_list="casf-2016", exclude=near, fractions=(0.5, 0.5, 0.0),
+                  cluster_with="built-in")  # fmt: skip
     assert [i for i, s in zip(kin.ids, found.of, strict=True) if s == LEFT_OUT] == gone
     assert found.record.get("excluded", {"n": 0})["n"] == len(gone)
     rest = 6 - len(gone)
@@ -86,15 +87,18 @@ def test_what_is_near_the_test_set_is_left_out(kin, near, gone):
 def test_any_test_set_can_be_kept_apart(kin):
     pytest.importorskip("rdkit")
     fixed = np.full(7, FREE, np.int8)
-    found = split(kin, "random", exclude="protein", fractions=(0.5, 0.2, 0.3), seed=1)
+    built_in = {"cluster_with": "built-in"}
+    found = split(kin, "random", exclude="protein", fractions=(0.5, 0.2, 0.3), seed=1, **built_in)
     test = {kin.sequences[i] for i in np.flatnonzero(found.of == 2)}
     rest = {kin.sequences[i] for i in np.flatnonzero((found.of == 0) | (found.of == 1))}
     assert not test & rest
     # What has its place stays there, and is counted.
     fixed[1] = 0
-    found = split(kin, "random", fixed, test_list="casf-2016", exclude="both")
+    found = split(kin, "random", fixed, test_list="casf-2016", exclude="both", **built_in)
     assert found.of[1] == 0
-    assert found.record["excluded"] == {"near": "both", "n": 1, "stay": 1}
+    assert found.record["excluded"] == {
+        "near": "both", "by": "protein sequence, built in", "n": 1, "stay": 1,
+    }  # fmt: skip
 
 
 def test_alike_in_protein_and_ligand_stays_together():
