@@ -29,66 +29,17 @@ import numpy as np
 from _peer_streams import PEERS
 from _peers import BATCH, Rows
 from _records import as_records
+from _samples import samples, written
 
-from holoshard.shards.format.block import Block, concatenate
-from holoshard.shards.format.codec import from_fixed
-from holoshard.shards.format.records import texts_of
-from holoshard.shards.make.writer import DatasetWriter
 from holoshard.shards.read.ahead import ReadAhead, stored_fields
-from holoshard.shards.read.batch import DEFAULT_FIELDS, rotations
+from holoshard.shards.read.batch import DEFAULT_FIELDS
 from holoshard.shards.read.dataset import Dataset, open_dataset
 from holoshard.shards.read.gather import Gather
 from holoshard.shards.read.pool import Pool
 
-STRETCH = 4096
 PATIENCE = 12.0  # seconds of one measurement
 FLOOR_BLOCKS = 4
 RANDOM = 2000  # complexes of a measurement one by one
-
-
-def source(data: Path | None, folder: Path) -> Dataset:
-    """The data set given, or the embedded sample, ingested and packed."""
-    if data is None:
-        from holoshard.__main__ import main
-
-        main(["sample", "--out", str(folder / "sample")])
-        main(["ingest", str(folder / "sample"), "--out", str(folder / "parts")])
-        main(["shard", str(folder / "parts"), "--out", str(folder / "packed")])
-        data = folder / "packed"
-    return open_dataset(data)
-
-
-def copies(dataset: Dataset, n: int) -> Iterator[Block]:
-    """Raw blocks of n complexes: the data set over and over, turned, shaken, and named anew."""
-    whole = concatenate([dataset.reader.read(b, raw=True) for b in range(dataset.reader.n_blocks)])
-    for begin in range(0, n, STRETCH):
-        numbers = np.arange(begin, min(begin + STRETCH, n))
-        block = whole.take(numbers % whole.n_complexes)
-        turn = np.repeat(rotations(numbers, 0, 0), block.counts["atom"], axis=0)
-        shake = np.random.default_rng(begin).normal(0, 100, (len(turn), 3))
-        moved = np.einsum("ni,nij->nj", block.columns["position"], turn) + shake
-        texts = [
-            json.dumps({**t, "id": f"c{i:08d}"}).encode()
-            for i, t in zip(numbers, texts_of(block), strict=True)
-        ]
-        columns = {
-            **block.columns,
-            "position": np.clip(np.rint(moved), -32767, 32767).astype(np.int16),
-            "text_json": np.frombuffer(b"".join(texts), np.uint8),
-        }
-        yield Block.of(block.fields, columns, {**block.counts, "text": np.array([len(t) for t in texts])})
-
-
-def samples(dataset: Dataset) -> Iterator[dict[str, Any]]:
-    """Every complex as arrays of the default fields."""
-    reader = ReadAhead(dataset.stream(threads=0), 0)
-    for b in range(dataset.reader.n_blocks):
-        block = reader.decode(b)
-        for i in range(block.n_complexes):
-            one = block.slice(i, i + 1)
-            columns = {**one.columns, "position": from_fixed(one.columns["position"], 1000)}
-            axes = {k: one.fields[k].axis for k in DEFAULT_FIELDS}
-            yield {k: columns[k][0] if axes[k] == "complex" else columns[k] for k in DEFAULT_FIELDS}
 
 
 def drop(path: Path) -> None:
@@ -115,6 +66,15 @@ def rate(make: Callable[[int], Iterable[Any]], repeats: int, clock: Callable[[],
                 break
         found.append(n / (clock() - start))
     return statistics.median(found)
+
+
+def side_by_side(makes: dict[str, Callable[[int], Iterable[Any]]], repeats: int) -> dict[str, float]:
+    """Complexes a second of CPU time of each, in turns: ratios of few percent must not hang on the moment."""
+    found: dict[str, list[float]] = {name: [] for name in makes}
+    for epoch in range(repeats + 1):
+        for name, make in makes.items():
+            found[name].append(rate(lambda _: make(epoch), 1, time.process_time))  # noqa: B023
+    return {name: statistics.median(rates[1:]) for name, rates in found.items()}  # the first takes its memory
 
 
 def one_by_one(get: Callable[[int], Any], n: int) -> float:
@@ -265,30 +225,26 @@ def measure(dataset: Dataset, folder: Path, repeats: int) -> tuple[list[dict[str
             print(f"{kind.name}: {type(error).__name__}: {error}", file=sys.stderr)
     ours = our_row(dataset, repeats)
     unchecked = open_dataset(dataset.reader.source.root, verify=False)
-    least = rate(lambda _: floor(unchecked), repeats, time.process_time)
-    free = rate(epochs(unchecked, threads=0), repeats, time.process_time)
-    packed = rate(epochs(dataset, threads=0, layout="packed"), repeats, time.process_time)
+    own = side_by_side(
+        {
+            "floor": lambda _: floor(unchecked),
+            "stream": epochs(dataset, threads=0),
+            "unchecked": epochs(unchecked, threads=0),
+            "packed": epochs(dataset, threads=0, layout="packed"),
+        },
+        repeats,
+    )
     ratios = {
         **compare(rows, ours),
-        "of_floor": ours["warm"] / least,
+        "of_floor": own["stream"] / own["floor"],
         "bytes_vs_raw": ours["bytes"] / raw,
         "padding": padding(dataset),
-        "packed_vs_padded": packed / ours["warm"],
-        "packed_of_floor": packed / least,
+        "packed_vs_padded": own["packed"] / own["stream"],
+        "packed_of_floor": own["packed"] / own["floor"],
         **as_records(dataset),
-        "checksum_cost": 1 - ours["warm"] / free,
+        "checksum_cost": 1 - own["stream"] / own["unchecked"],
     }
     return [ours, *rows], {k: round(v, 3) for k, v in ratios.items()}
-
-
-def written(folder: Path, data: Path | None, n: int) -> Dataset:
-    """The data set to measure: n complexes in ``folder``, made if they are not there."""
-    out = folder / f"holoshard-{n}"
-    if not out.exists():
-        with DatasetWriter(out) as writer:
-            writer.write("train", copies(source(data, folder), n))
-            writer.finish()
-    return open_dataset(out)
 
 
 def main() -> None:
