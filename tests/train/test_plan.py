@@ -4,6 +4,7 @@ import json
 import logging
 import tomllib
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 from measured import measure
@@ -12,12 +13,13 @@ from worlds import config, run_world
 from holoshard.__main__ import main
 from holoshard.train.config import ParallelConfig, TrainConfig
 from holoshard.train.configfile import parse_config
+from holoshard.train.plan import advise
 from holoshard.train.plan.estimate import Estimator, line, peak
 from holoshard.train.plan.strategies import Cluster, strategies
 from holoshard.train.plan.trace import fake_processes
 from holoshard.train.plan.traffic import bubble, traffic
 
-LAYERS, ROWS = 16, 2
+LAYERS, DEEP, ROWS = 8, 16, 2
 OF_TWO = {
     "full": {},
     "full checkpointed": {"checkpointing": "full"},
@@ -37,12 +39,13 @@ MODES = {
 
 
 def text(parallel, **more):
-    model = {"width": 64, "layers": LAYERS, "heads": 4, "rbf": 16, **more}
+    layers = DEEP if parallel.get("schedule") == "zbv" else LAYERS  # four stages
+    model = {"width": 64, "layers": layers, "heads": 4, "rbf": 16, **more}
     return config("none", data={"max_atoms": 48, "batch_size": 32}, model=model, parallel=parallel)
 
 
-SHARED = {"share_ffn_out": "10x1, 3x2"}
-PRUNED = {"layer_heads": [4, 3, 2, 1] * 4}
+SHARED = {"share_ffn_out": "2, 2x1, 2, 2x1"}  # a pair in either of two stages
+PRUNED = {"layer_heads": [4, 3, 2, 1, 3, 2, 1, 1]}
 PART = {"reshard": "part", "reshard_size": 2}
 OTHERS = {  # processes, checkpointing that is traced, [parallel], more of [model]
     "other checkpointing": (2, "full", {}, {}),
@@ -92,10 +95,11 @@ def test_thousands_of_processes_are_no_more_work():
 @pytest.mark.parametrize("mode", MODES)
 def test_predicted_peaks_are_those_of_real_processes(measured, mode):
     size, parallel = MODES[mode]
+    config = parse_config(text(parallel), "x")
     with fake_processes(size):
-        made = line(parse_config(text(parallel), "x"), size, ROWS)
-    assert made.high < LAYERS, "nothing would be predicted"
-    predicted = sum(peak(made(LAYERS)).values())
+        made = line(config, size, ROWS)
+    assert made.high < config.model.layers, "nothing would be predicted"
+    predicted = sum(peak(made(config.model.layers)).values())
     for found in measured[mode]:
         assert found.get("tracker", found["meter"]) == found["meter"], "torch's tracker counts the same"
     assert predicted == pytest.approx(max(found["meter"] for found in measured[mode]), rel=0.1)
@@ -136,7 +140,7 @@ def test_strategies_are_configurations_that_run():
     assert not dict(strategies(replace(base, data=replace(base.data, batch_size=1)), Cluster(4, 2, 1 << 30)))
 
 
-def test_command(tmp_path, capsys, caplog):
+def test_command(tmp_path, capsys, caplog, monkeypatch):
     path = tmp_path / "small.toml"
     path.write_text(
         "[data]\nbatch_size = 4\nmax_atoms = 32\n[model]\nwidth = 32\nlayers = 2\n[parallel]\nprefetch = 0\n"
@@ -160,6 +164,7 @@ def test_command(tmp_path, capsys, caplog):
     assert min(as_fast, key=lambda r: r["total"])["checkpointing"] == "full"
     assert best["checkpointing"] == "none"
     assert "Recommended" in "\n".join(lines)
+    monkeypatch.setattr(advise, "strategies", lambda *of: islice(strategies(*of), 1))
     assert main(["plan", str(path), "--gpus-per-node", "2", "--memory", "1KiB"]) == 1
     assert "nothing fits" in capsys.readouterr().out
     assert main(["plan", str(path), "--gpus-per-node", "3"]) == 2

@@ -18,7 +18,6 @@ from .packing import attend_packed
 from .pairs import Pairs
 
 NEIGHBOURS: Final = 16.0  # divides sums over neighbours, so that they start near 1
-HIDDEN: Final = -3e4  # added to the score of a padded key: finite in fp16, and exp() of it is 0
 
 
 class Attention(nn.Module):
@@ -41,7 +40,7 @@ class Attention(nn.Module):
         if pair.rows is not None:
             y = attend_packed(q, k, v, pair.ragged(bias), pair.rows)
         else:
-            y = attend(q, k, v, pair.dense(bias, B, N), mask)
+            y = attend(q, k, v, pair.dense(bias, B, N, mask))
         out: Tensor = self.out(join_heads(y))
         return out
 
@@ -86,25 +85,17 @@ def join_heads(x: Tensor) -> Tensor:
     return x.permute(1, 2, 0, 3).flatten(2)
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
-    """softmax(q k' / sqrt(d) + bias) v over the keys that `mask` (B, N) shows: (H, B, N, d).
+def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    """softmax(q k' / sqrt(d) + bias) v, with a bias (H, B, N, N) that hides padded keys: (H, B, N, d).
 
     On a CPU, scaled_dot_product_attention has no fast way to differentiate a bias and takes some twelve
     passes over the scores; plain products take three.
     """
     if q.device.type == "cpu" and torch.is_grad_enabled():
-        return _products(q, k, v, bias, mask)
-    shown = bias.transpose(0, 1).masked_fill(~mask[:, None, None, :], HIDDEN)
+        H, B, N, d = q.shape
+        q, k, v = (t.reshape(H * B, N, d) for t in (q, k, v))
+        scores = torch.baddbmm(bias.reshape(H * B, N, N), q, k.mT, alpha=d**-0.5)
+        return torch.bmm(scores.softmax(-1), v).view(H, B, N, d)
     q, k, v = (t.transpose(0, 1) for t in (q, k, v))
-    y = functional.scaled_dot_product_attention(q, k, v, attn_mask=shown)
+    y = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias.transpose(0, 1))
     return y.transpose(0, 1)
-
-
-def _products(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
-    H, B, N, d = q.shape
-    # Padded keys are hidden inside the product of queries and keys, by one more channel: no pass of its own.
-    ones = q.new_full((1,), d**0.5).expand(H, B, N, 1)
-    hidden = (~mask).to(k.dtype).mul_(HIDDEN)[:, :, None].expand(H, B, N, 1)
-    q, k = (torch.cat(pair, -1).view(H * B, N, d + 1) for pair in ((q, ones), (k, hidden)))
-    scores = torch.baddbmm(bias.reshape(H * B, N, N), q, k.mT, alpha=d**-0.5)
-    return torch.bmm(scores.softmax(-1), v.reshape(H * B, N, d)).view(H, B, N, d)

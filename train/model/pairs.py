@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .packing import Rows
 
 NEAR: Final = "near"  # in a batch: the pairs to look at
+HIDDEN: Final = -3e4  # the score of a padded key: finite in fp16, and exp() of it is 0
 
 
 class Pairs(NamedTuple):
@@ -44,12 +45,22 @@ class Pairs(NamedTuple):
         """The same with features in another format."""
         return self._replace(features=self.features.to(dtype))
 
-    def dense(self, values: Tensor, B: int, N: int) -> Tensor:
-        """Values (K, H) of the pairs at their places, (H, B, N, N), 0 elsewhere."""
+    def dense(self, values: Tensor, B: int, N: int, shown: Tensor | None = None) -> Tensor:
+        """Values (K, H) of the pairs at their places, (H, B, N, N), 0 elsewhere.
+
+        With the mask (B, N) of atoms that are `shown`, pairs whose second atom is not are HIDDEN.
+        """
+        H = values.shape[1]
+        hidden = None if shown is None else ~shown[None, :, None, :]
         if self.places is None:
-            return values.T.reshape(-1, B, N, N)
-        H, K = values.shape[1], len(self.places)
-        return values.new_zeros(H, B * N * N).scatter(1, self.places.expand(H, K), values.T).view(H, B, N, N)
+            all_pairs = values.T.reshape(H, B, N, N)
+            return all_pairs if hidden is None else all_pairs.masked_fill(hidden, HIDDEN)
+        if hidden is None:
+            dense = values.new_zeros(H, B, N, N)
+        else:  # no pair that is near has such an atom
+            dense = (hidden.to(values.dtype) * HIDDEN).expand(H, B, N, N).contiguous()
+        places = self.places.expand(H, len(self.places))
+        return dense.view(H, -1).scatter_(1, places, values.T).view(H, B, N, N)
 
     def ragged(self, values: Tensor) -> Tensor:
         """Values (K, H) of the pairs of a packed batch at their places, (H, R), 0 elsewhere."""
