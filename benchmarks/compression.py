@@ -139,8 +139,9 @@ def optimizer_of(
     return ReplicatedAdamW(*shared, **settings)
 
 
-def learn(scheme: Scheme, data: Data, model: nn.Module, replicas: Replicas) -> tuple[nn.Module, float]:
-    """Train as one replica; the model, and the mean training loss of the last tenth of the steps."""
+def learn(scheme: Scheme, data: Data, model: nn.Module, replicas: Replicas) -> tuple[nn.Module, float, float]:
+    """Train as one replica; the model, the mean training loss of the last tenth of the steps, and the
+    share of the updates that travelled packed."""
     config, losses = data.config, list[float]()
     optimizer = optimizer_of(scheme, model, config, replicas)
     for step, batch in enumerate(data.train):
@@ -160,7 +161,9 @@ def learn(scheme: Scheme, data: Data, model: nn.Module, replicas: Replicas) -> t
         optimizer.step()
         optimizer.zero_grad()
         losses.append(float(told[1]))
-    return model, statistics.fmean(losses[-max(1, len(losses) // 10) :])
+    begun = getattr(optimizer, "frozen_at", 0 if scheme.compressor else len(losses))
+    packed = 1 - (len(losses) if begun is None else begun) / len(losses)
+    return model, statistics.fmean(losses[-max(1, len(losses) // 10) :]), packed
 
 
 def measure(name: str, data: Data) -> dict[str, Any]:
@@ -169,8 +172,8 @@ def measure(name: str, data: Data) -> dict[str, Any]:
     model = AffinityTransformer(data.config.model)
     fill(model, data.config.seed, data.labels.mean, data.labels.sd)
     found = simulate(REPLICAS, lambda r: learn(SCHEMES[name], data, copy.deepcopy(model), r))
-    first, train_loss = found[0]
-    for other, _ in found[1:]:
+    first, train_loss, packed = found[0]
+    for other, *_ in found[1:]:
         same = zip(first.parameters(), other.parameters(), strict=True)
         if not all(torch.equal(a, b) for a, b in same):
             raise SystemExit(f"{name}: replicas differ")
@@ -178,7 +181,10 @@ def measure(name: str, data: Data) -> dict[str, Any]:
     with torch.no_grad():
         total = sum(float(data.loss(first, batch)) for batch in data.valid)
     weight = sum(float(batch["weight"].sum()) for batch in data.valid)
-    return {"valid": total / weight, "train": train_loss, "cpu_s": time.process_time() - begin}
+    return {
+        "valid": total / weight, "train": train_loss, "packed": packed,
+        "cpu_s": time.process_time() - begin,
+    }  # fmt: skip
 
 
 def saving(scheme: Scheme) -> float:
@@ -197,14 +203,16 @@ def table(rows: Rows) -> str:
         seeds = sorted(seed for scheme, seed in runs if scheme == "adam")
         lines += [
             f"**{name}**, {len(seeds)} seeds", "",
-            "| scheme | times fewer bytes | validation loss | over Adam, % | training loss over Adam, % |",
-            "|---|---|---|---|---|",
+            "| scheme | times fewer bytes if packed | updates packed, % | validation loss | over Adam, % "
+            "| training loss over Adam, % |",
+            "|---|---|---|---|---|---|",
         ]  # fmt: skip
         for key, scheme in SCHEMES.items():
             mine = [s for s in seeds if (key, s) in runs]
             if not mine:
                 continue
-            cells = [f"{statistics.fmean(runs[key, s]['valid'] for s in mine):.4f}"]
+            cells = [f"{100 * statistics.fmean(runs[key, s]['packed'] for s in mine):.0f}"]
+            cells.append(f"{statistics.fmean(runs[key, s]['valid'] for s in mine):.4f}")
             for part in ("valid", "train"):
                 ratios = over([runs[key, s][part] for s in mine], [runs["adam", s][part] for s in mine])
                 cells.append("0" if key == "adam" else interval(ratios))
