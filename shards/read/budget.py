@@ -31,7 +31,8 @@ def window_within(
     UsageError
         Not even a window of one batch fits.
     """
-    besides = (threads + 1) * SCRATCH * block_bytes + SLACK * (AHEAD + threads + 2) * batch_bytes
+    ahead = AHEAD if threads else 1
+    besides = (threads + 1) * SCRATCH * block_bytes + SLACK * (ahead + threads + 2) * batch_bytes
     a_block = 2 * SLACK * block_bytes
     blocks = (memory - besides) / a_block
     window = int((blocks - 2) * block_size / 2) // batch_size * batch_size
