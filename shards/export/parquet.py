@@ -52,5 +52,5 @@ def _series(polars: Any, key: str, field: Field, group: list[Record]) -> Any:
         return polars.Series(key, np.stack(arrays))
     flat = polars.Series(key, np.concatenate(arrays))
     ends = np.cumsum([len(a) for a in arrays]).tolist()
-    parts = [flat[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
-    return polars.Series(key, parts, polars.List(flat.dtype))
+    # One list a complex, put together by polars: from a list of series it would go through each number.
+    return polars.concat([flat[a:b].implode() for a, b in zip([0, *ends], ends, strict=False)])

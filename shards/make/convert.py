@@ -20,7 +20,7 @@ from ..read.blocks import BlockReader
 from ..read.source import Source, open_source
 from .files import file_sha256, size_of
 from .finish import write_frame
-from .owner import beside
+from .owner import beside, said_of
 from .staging import clear, staged
 
 
@@ -63,7 +63,7 @@ def _convert_file(reader: BlockReader, out: Path, to: Container, bar: Progress) 
     if out.suffix != to.suffix:
         raise UsageError(f"{out} is to be a {to.name} shard: its name must end in {to.suffix}; or name "
                          "the other --container")  # fmt: skip
-    with beside(out) as temporary:
+    with beside(out) as temporary, said_of(out):
         write_shard(reader, 0, temporary, to, bar)
         os.rename(temporary, out)
     return open_source(out).manifest

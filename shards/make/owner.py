@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,12 +21,17 @@ from ..errors import HoloshardError, WriteError
 from .files import remove
 
 SUFFIX: Final = ".owner"
+FULL: Final = 1 << 20  # bytes free, or fewer: the disk is full
 LIBRARIES: Final = ("lmdb", "polars")  # that have errors of their own for a full disk
 
 
 def claim(folder: Path) -> None:
     """Say that this process makes ``folder``."""
-    _note(folder).write_text(json.dumps({"machine": _machine(), "process": _process(os.getpid())}))
+    try:
+        _note(folder).write_text(json.dumps({"machine": _machine(), "process": _process(os.getpid())}))
+    except OSError:
+        _note(folder).unlink(missing_ok=True)  # on a full disk it is there, and empty
+        raise
 
 
 def release(folder: Path) -> None:
@@ -67,19 +73,18 @@ def said_of(out: Path) -> Iterator[None]:
         if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in LIBRARIES:
             raise
         raise WriteError(
-            f"{out} cannot be written: {_reason(error)}; make room, or choose another place"
+            f"{out} cannot be written: {_reason(error, out)}; make room, or choose another place"
         ) from error
 
 
-def _reason(error: BaseException) -> str:
-    """What the system says: libraries put it at the end of what they were about, or keep it to themselves."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, OSError) and seen.strerror:
-            return seen.strerror
-        seen = seen.__cause__ or seen.__context__
+def _reason(error: Exception, out: Path) -> str:
+    """What the system says; libraries have it in their text, and LMDB calls a full disk an I/O error."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     text = str(error).partition("\n")[0]
-    known = (os.strerror(n) for n in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS))
+    known = [os.strerror(n) for n in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)]
+    if not any(reason in text for reason in known) and shutil.disk_usage(out.parent).free < FULL:
+        return known[0]
     return next((reason for reason in known if reason in text), text)
 
 

@@ -26,7 +26,7 @@ from ..read.source import open_source
 from .files import file_sha256, remove
 from .generations import sweep
 from .numbers import again
-from .owner import beside
+from .owner import beside, said_of
 from .survey import open_parts
 from .verify import Report, verify
 
@@ -76,7 +76,7 @@ def _mend(dataset: Dataset, shard: int, damaged: set[int], library: _Library) ->
     if not is_shard(info.name):  # it is about to be replaced
         raise FormatError(f"{path} has no shard's name, such as train-00000.h5; it is not replaced")
     remade = _Remade(dataset, shard, damaged, library)
-    with beside(path) as temporary:
+    with beside(path) as temporary, said_of(path):
         source.container.write(temporary, ShardHeader(info.n_complexes, places.layout), places, remade)
         if file_sha256(temporary) != info.sha256:
             raise FormatError(

@@ -14,7 +14,7 @@ from ..errors import UsageError, WriteError
 from ..format.hdf5 import sync
 from ..format.manifest import MANIFEST
 from .generations import named_files, recover
-from .owner import claim, release, stale
+from .owner import claim, release, said_of, stale
 
 EXCHANGE: Final = 2  # RENAME_EXCHANGE of renameat2(2), Linux 3.15
 
@@ -41,7 +41,11 @@ def claimed(folder: Path) -> Path:
     """Make a temporary folder of this process."""
     release(folder)
     claim(folder)
-    folder.mkdir()
+    try:
+        folder.mkdir()
+    except OSError:
+        release(folder)
+        raise
     return folder
 
 
@@ -108,10 +112,14 @@ def _exchanged(a: Path, b: Path) -> bool:
 
 @contextmanager
 def staged(out: Path) -> Iterator[Path]:
-    """A temporary folder that becomes ``out`` if the body succeeds, and is removed if not."""
+    """A temporary folder that becomes ``out`` if the body succeeds, and is removed if not.
+
+    WriteError if the disk is full.
+    """
     folder = begin(out)
     try:
-        yield folder
-        finish(folder, out)
+        with said_of(out):
+            yield folder
+            finish(folder, out)
     finally:
         release(folder)

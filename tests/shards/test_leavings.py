@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from random_complexes import random_complexes
@@ -15,6 +16,8 @@ from holoshard.__main__ import main
 from holoshard.shards.errors import UsageError, WriteError
 from holoshard.shards.export.folder import export
 from holoshard.shards.make.convert import convert
+from holoshard.shards.make.leakage import write_table
+from holoshard.shards.make.owner import said_of
 from holoshard.shards.make.pack import pack
 from holoshard.shards.make.repair import repair
 from holoshard.shards.make.writer import write_part
@@ -97,6 +100,35 @@ def test_a_full_disk_is_said_in_one_line(made, tmp_path, form):
     assert str(caught.value).startswith(f"{tmp_path / 'out'} cannot be written: ")
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("room", [0, 2000])
+def test_a_full_disk_is_a_typed_error_and_nothing_is_left(made, tmp_path, room):
+    """Also where there is no room to say whose the temporary files are."""
+    runs = (
+        lambda: convert(made / "set", tmp_path / "x"),
+        lambda: convert(made / "set" / "train-00000.h5", tmp_path / "x.zarr"),
+        lambda: write_table(tmp_path / "x.csv", [("abc",) * 1000] * 20),
+        lambda: export(open_dataset(made / "set"), range(60), tmp_path / "x"),
+    )
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for run in runs:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+        try:
+            with pytest.raises(WriteError, match="cannot be written: File too large; ") as caught:
+                run()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert str(caught.value).startswith(f"{tmp_path / 'x'}")
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_lmdb_says_input_output_error_of_a_full_disk(tmp_path, monkeypatch):
+    lmdb = pytest.importorskip("lmdb")
+    for free, reason in ((0, "No space left on device"), (1 << 40, "mdb_txn_commit: Input/output error")):
+        monkeypatch.setattr(shutil, "disk_usage", lambda path, n=free: SimpleNamespace(free=n))
+        with pytest.raises(WriteError, match=f"cannot be written: {reason}; "), said_of(tmp_path / "x"):
+            raise lmdb.DiskError("mdb_txn_commit: Input/output error")
 
 
 def test_where_nothing_can_be_written(made, tmp_path):
