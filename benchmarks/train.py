@@ -1,7 +1,9 @@
 """The trainer beside the bare loop of forward, backward and optimizer: CPU time, interleaved, medians.
 
 over_bare_loop           a step of the Trainer over the bare step, one process
-fsdp2_over_bare          the same in each of two processes with FSDP2, over the bare step on the same rows
+fsdp2_over_bare          the same in each of two processes with FSDP2, over the bare step on the same rows: 16
+                         each, of the default batch of 32
+fsdp2_over_bare_at_8     with 8 rows each: what FSDP does is the same for all numbers of rows
 of_matmul_peak           forward and backward at 512 channels, float32, of the speed of a bare matrix product
 checkpoint_memory_saved  share of the peak memory that recomputing every layer saves
 checkpoint_time          and its time, over that without
@@ -51,12 +53,12 @@ from holoshard.train.record import Record, read_record
 WARMUP = 2
 
 
-def configuration(data: Path, processes: int = 1) -> TrainConfig:
+def configuration(data: Path, batch_size: int = 8) -> TrainConfig:
     """A model large enough that arithmetic, not Python, takes the time."""
     text = f"""
         [data]
         path = {json.dumps(str(data))}
-        batch_size = {8 * processes}
+        batch_size = {batch_size}
         max_atoms = 160
         [model]
         width = 192
@@ -143,13 +145,14 @@ def worker(config: TrainConfig, folder: Path, n: int) -> None:
     stop()
 
 
-def two_processes(data: Path, folder: Path, n: int) -> float:
+def two_processes(data: Path, folder: Path, n: int, batch_size: int) -> float:
     """CPU time of a step in each of two FSDP2 processes over that of the bare step there, on the same rows.
 
     Both at once in each process, so that the two share caches and cores in either case.
     """
     port = str(free_port())
     command = [sys.executable, __file__, "--data", str(data), "--worker", str(folder), "--steps", str(n)]
+    command += ["--batch", str(batch_size)]
     world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     processes = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
@@ -213,13 +216,14 @@ def measure(data: Path, folder: Path, n: int) -> dict[str, Any]:
     config = configuration(data)
     found: dict[str, Any] = {}
     found["over_bare_loop"] = over_bare(Steps(config, folder / "one"), n)
-    found["fsdp2_over_bare"] = two_processes(data, folder / "two", n)
+    found["fsdp2_over_bare"] = two_processes(data, folder / "two", n, 32)
+    found["fsdp2_over_bare_at_8"] = two_processes(data, folder / "small", n, 16)
     trainer = Trainer(config, folder / "epoch", start(config))
     batches = [batch for _, batch in zip(range(trainer.steps_per_epoch), trainer.batches(), strict=False)]
-    found["of_matmul_peak"] = of_matmul_peak(batches[0], max(3, n // 4))
+    found["of_matmul_peak"] = of_matmul_peak(batches[0], max(5, n // 4))
     deep = replace(config, model=replace(config.model, layers=8))
     found["checkpoint_memory_saved"], found["checkpoint_time"] = checkpointing(
-        deep, batches[0], max(3, n // 4)
+        deep, batches[0], max(5, n // 4)
     )
     real = sum(int(batch["atom_mask"].sum()) for batch in batches)
     found["padding"] = sum(batch["atom_mask"].numel() for batch in batches) / real
@@ -239,10 +243,11 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--steps", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--batch", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.worker:
-        worker(configuration(arguments.data, 2), arguments.worker, arguments.steps)
+        worker(configuration(arguments.data, arguments.batch), arguments.worker, arguments.steps)
         return
     with tempfile.TemporaryDirectory() as folder:
         data = arguments.data or sample(Path(folder), 256 if arguments.quick else 512)
