@@ -55,10 +55,9 @@ def find_lines(
     """Start and length of each line, without its end, and the four bytes from its start on as one integer,
     zeros past the end of the file.
     """
-    *found, whole = _lines(text, len(text) // 40 + 16)  # atom lines have twice as many characters
+    start, length, record, whole = _lines(text, len(text) // 40 + 16)  # atom lines are twice as long
     if not whole:
-        *found, _ = _lines(text, int(np.count_nonzero(text == _NEWLINE)) + 1)
-    start, length, record = found
+        start, length, record, _ = _lines(text, int(np.count_nonzero(text == _NEWLINE)) + 1)
     return start, length, record
 
 

@@ -14,6 +14,7 @@ from .append import append as extend
 from .convert import convert as copy_into
 from .generations import sweep
 from .mmseqs import ClusterWith
+from .options import byte_size
 from .pack import MEMORY, pack
 from .packed import few_groups, packed_lines
 from .repair import repair
@@ -23,6 +24,7 @@ from .writer import SHARD_BYTES
 
 OUTPUT = Output()
 Out = Annotated[Output, Parameter(name="*")]
+Bytes = Annotated[int, Parameter(converter=byte_size)]
 
 
 def shard(
@@ -43,9 +45,9 @@ def shard(
     tanimoto: float = 0.6,
     number: Annotated[tuple[str, ...], Parameter(negative=(), consume_multiple=True)] = (),
     block_size: int | None = None,
-    shard_bytes: int = SHARD_BYTES,
+    shard_bytes: Bytes = SHARD_BYTES,
     codec: str = "blosc",
-    memory: int = MEMORY,
+    memory: Bytes = MEMORY,
     threads: int | None = None,
     output: Out = OUTPUT,
 ) -> dict[str, Any]:
@@ -102,11 +104,11 @@ def shard(
     block_size
         Complexes that are read together; 256, fewer in a small data set.
     shard_bytes
-        A shard file is closed when it is about so large.
+        A shard file is closed when it is about so large: 256MiB, or a number of bytes.
     codec
         blosc, blosc-lz4, blosc-zstd, gzip (for readers without plugins) or none.
     memory
-        Bytes of complexes held at once.
+        For the complexes held at once: 1GiB, or a number of bytes.
     threads
         That read and pack; one a core if not given. The bytes do not depend on it.
     """
@@ -143,9 +145,9 @@ def append(
     *,
     split_file: Path | None = None,
     test_list: str | None = None,
-    shard_bytes: int = SHARD_BYTES,
+    shard_bytes: Bytes = SHARD_BYTES,
     codec: str = "blosc",
-    memory: int = MEMORY,
+    memory: Bytes = MEMORY,
     threads: int | None = None,
     output: Out = OUTPUT,
 ) -> dict[str, Any]:
@@ -170,11 +172,11 @@ def append(
     test_list
         The file of the test list, if the data set has one that is not shipped.
     shard_bytes
-        A shard file is closed when it is about so large.
+        A shard file is closed when it is about so large: 256MiB, or a number of bytes.
     codec
         blosc, blosc-lz4, blosc-zstd, gzip (for readers without plugins) or none.
     memory
-        Bytes of complexes held at once.
+        For the complexes held at once: 1GiB, or a number of bytes.
     threads
         That read and pack; one a core if not given. The bytes do not depend on it.
     """

@@ -22,7 +22,7 @@ from ..format.block import Block, concatenate
 from ..format.codec import Codec, Codecs
 from ..format.layout import BLOCK_SIZE
 from ..read.blocks import BlockReader
-from .ordered import in_order
+from .ordered import in_order, one_ahead
 from .spool import ShardSpool
 from .survey import Survey
 
@@ -57,7 +57,8 @@ class PartSource:
         stretches = [chosen[begin : begin + length] for begin in range(0, len(chosen), length)]
         with ThreadPoolExecutor(self.threads, "holoshard-read") as pool:
             gather = self._in_passes if len(stretches) <= PASSES else self._in_files
-            for whole in gather(stretches, pool):
+            whole_ones = gather(stretches, pool)
+            for whole in one_ahead(whole_ones) if self.threads > 1 else whole_ones:
                 for start in range(0, whole.n_complexes, BLOCK_SIZE):
                     stop = min(start + BLOCK_SIZE, whole.n_complexes)
                     yield whole.slice(start, stop)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from collections.abc import Sequence
+from typing import Any, Final
 
 from ..errors import UsageError
 from ..format.layout import MAX_BLOCK_SIZE
 
 MAX_THREADS: Final = 1024
 MAX_BYTES: Final = 1 << 50
+UNITS: Final = {
+    "": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30,
+    "TI": 1 << 40,
+}  # fmt: skip
 
 
 def check_sizes(
@@ -28,3 +34,12 @@ def within(option: str, value: int | None, most: int) -> None:
     """UsageError unless the value is 1 to ``most``, or None."""
     if value is not None and not 1 <= value <= most:
         raise UsageError(f"{option} {value}: expected 1 to {most}")
+
+
+def byte_size(_: Any, tokens: Sequence[Any]) -> int:
+    """Bytes of an option such as ``256MiB``, ``1.5 GB`` or ``4096``; ValueError for another text."""
+    text = str(tokens[0].value).strip()
+    found = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([KMGT]?I?)B?", text.upper())
+    if not found or found[2] not in UNITS:
+        raise ValueError(f"{text!r} is no size; expected one such as 256MiB, 1.5GB or 4096.")
+    return int(float(found[1]) * UNITS[found[2]])

@@ -34,7 +34,7 @@ from .writer import SHARD_BYTES, DatasetWriter
 Rows = NDArray[np.int64]
 
 MEMORY: Final = 1 << 30  # bytes of complexes gathered at once, copies included
-COPIES: Final = 4  # of a stretch that exist at the same time, at most
+COPIES: Final = 6  # of a stretch that exist at the same time, at most: four of one, and the one before
 MIN_BLOCK_SIZE: Final = 8
 BLOCKS: Final = 64  # a small data set is cut into about so many blocks
 _PHASE, _TIES = 0, 1  # what random numbers are for, part of their seed

@@ -113,7 +113,8 @@ def test_show(capsys, data, which):
             "--block-size 0: expected 1",
         ),
         (["shard", "{}/ingested", "--out", "{}/x", "--block-size", "99999"], "--block-size 99999"),
-        (["shard", "{}/ingested", "--out", "{}/x", "--shard-bytes", "-5"], "--shard-bytes -5: expected 1"),
+        (["shard", "{}/ingested", "--out", "{}/x", "--shard-bytes", "-5"], "'-5' is no size; expected one"),
+        (["shard", "{}/ingested", "--out", "{}/x", "--memory", "1 parsec"], "'1 parsec' is no size"),
         (["shard", "{}/ingested", "--out", "{}/x", "--memory", "0"], "--memory 0"),
         (["shard", "{}/ingested", "--out", "{}/x", "--threads", "0"], "--threads 0: expected 1 to 1024"),
         (["shard", "{}/ingested", "--out", "{}/x", "--seed", "-1"], "--seed -1"),
@@ -128,6 +129,16 @@ def test_a_wrong_call_is_one_line_and_exit_code_2(capsys, data, arguments, messa
     assert message in error
     assert "Traceback" not in error
     assert not (data / "x").exists()
+
+
+def test_sizes_have_units(capsys, data, tmp_path):
+    """A shard of 2 KiB holds less than all complexes, of 1 GiB all of a split."""
+    n = {}
+    for size in ("2KiB", "2048", "1GiB"):
+        out = ["--out", str(tmp_path / size), "--shard-bytes", size, "--memory", "1.5 GB"]
+        assert main(["shard", str(data / "ingested"), *out, "--block-size", "8"]) == 0
+        n[size] = len(list((tmp_path / size).glob("train-*.h5")))
+    assert n["2KiB"] == n["2048"] > n["1GiB"] == 1
 
 
 @pytest.mark.parametrize("command", ["shard", "append", "info", "show", "verify", "convert"])
