@@ -5,8 +5,8 @@ fsdp2_over_bare          the same in each of two processes with FSDP2, over the 
                          each, of the default batch of 32
 fsdp2_over_bare_at_8     with 8 rows each: what FSDP does is the same for all numbers of rows
 of_matmul_peak           forward and backward at 512 channels, float32, of the speed of a bare matrix product
-checkpoint_memory_saved  share of the peak memory that recomputing every layer saves
-checkpoint_time          and its time, over that without
+checkpoint_memory_saved  share of the peak memory saved by recomputing every second layer; _full: every layer
+checkpoint_time          and its time, over that without; _full: likewise
 padding                  places of an epoch's batches over the atoms in them
 data_wait                share of a run's time spent waiting for batches
 
@@ -186,29 +186,35 @@ def of_matmul_peak(batch: Tensors, n: int) -> float:
     return statistics.median(shares[WARMUP:])
 
 
-def checkpointing(config: TrainConfig, batch: Tensors, n: int) -> tuple[float, float]:
-    """Share of the peak memory that recomputing every layer saves, and its time over that without."""
+def checkpointing(config: TrainConfig, batch: Tensors, n: int) -> dict[str, float]:
+    """Share of the peak memory that recomputing layers saves, and its time over that without."""
     from torch.distributed._tools.mem_tracker import MemTracker
 
     world, batch = start(config), with_near(batch, config.model.cutoff)
-    peak, seconds = {}, {}
-    models = {}
-    for mode in ("none", "full"):
-        parallel = ParallelConfig(checkpointing=mode)  # type: ignore[arg-type]
-        models[mode] = build_model(replace(config, parallel=parallel), world, 6.0, 1.0)
+    ways = {
+        "": ParallelConfig(checkpointing="layers", checkpoint_every=2),
+        "_full": ParallelConfig(checkpointing="full"),
+        "none": ParallelConfig(),
+    }
+    peak, models = dict[str, int](), dict[str, Any]()
+    for way, parallel in ways.items():
+        models[way] = build_model(replace(config, parallel=parallel), world, 6.0, 1.0)
         tracker = MemTracker()
-        tracker.track_external(models[mode])
+        tracker.track_external(models[way])
         with tracker:
-            models[mode](batch).sum().backward()
+            models[way](batch).sum().backward()
         snapshot = tracker.get_tracker_snapshot("peak")
-        peak[mode] = sum(device["Total"] for device in snapshot.values())
-        seconds[mode] = list[float]()
+        peak[way] = sum(device["Total"] for device in snapshot.values())
+    ratios: dict[str, list[float]] = {"": [], "_full": []}
     for _ in range(n):
-        for mode, model in models.items():
-            seconds[mode].append(cpu(lambda model=model: model(batch).sum().backward()))  # type: ignore[misc]
+        seconds = dict[str, float]()
+        for way, model in models.items():
+            seconds[way] = cpu(lambda model=model: model(batch).sum().backward())  # type: ignore[misc]
             model.zero_grad(set_to_none=True)
-    ratios = [full / none for full, none in zip(seconds["full"], seconds["none"], strict=True)]
-    return 1 - peak["full"] / peak["none"], statistics.median(ratios)
+        for way, of_way in ratios.items():
+            of_way.append(seconds[way] / seconds["none"])
+    saved = {f"checkpoint_memory_saved{way}": 1 - peak[way] / peak["none"] for way in ratios}
+    return saved | {f"checkpoint_time{way}": statistics.median(found) for way, found in ratios.items()}
 
 
 def measure(data: Path, folder: Path, n: int) -> dict[str, Any]:
@@ -222,9 +228,7 @@ def measure(data: Path, folder: Path, n: int) -> dict[str, Any]:
     batches = [batch for _, batch in zip(range(trainer.steps_per_epoch), trainer.batches(), strict=False)]
     found["of_matmul_peak"] = of_matmul_peak(batches[0], max(5, n // 4))
     deep = replace(config, model=replace(config.model, layers=8))
-    found["checkpoint_memory_saved"], found["checkpoint_time"] = checkpointing(
-        deep, batches[0], max(5, n // 4)
-    )
+    found |= checkpointing(deep, batches[0], max(5, n // 4))
     real = sum(int(batch["atom_mask"].sum()) for batch in batches)
     found["padding"] = sum(batch["atom_mask"].numel() for batch in batches) / real
     short = replace(config, run=replace(config.run, steps=n + 10, log_every=5))

@@ -37,9 +37,8 @@ Scores = NDArray[np.float32]
 Numbers = NDArray[np.int64]
 
 LEAST_SEEN: Final = 0.3  # identities below are found less surely
-LINKED: Final = (
-    0.2  # of the shorter chain: what is less shares a small part, and does not tie chains together
-)
+# Of the shorter chain: what is less shares a small part, and does not tie chains together.
+LINKED: Final = 0.2
 CHANCE: Final = 1e-6
 LAMBDA: Final = 0.267
 K: Final = 0.041
