@@ -141,8 +141,7 @@ def test_what_is_particular_to_http(server):
 def test_a_data_set_on_a_server_through_tiers_and_reading_ahead(server, request, kind, tmp_path):
     address = places(server, request, kind)
     assert read_extents(address, source_for(address)).files.keys() == read_extents(server.folder).files.keys()
-    dataset, here = open_dataset(server.address), open_dataset(server.folder)
-    dataset.reader.source.address = address  # the ground floor opens it over HTTP in any case
+    dataset, here = open_dataset(address), open_dataset(server.folder)
     cache = open_cache([f"{tmp_path}:64MiB"], address)
     future = [(s.path, s.offset, s.length) for s in dataset.stream("train", 4).ranges()]
     server.trouble = [503]
