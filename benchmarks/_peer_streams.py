@@ -8,7 +8,6 @@ import itertools
 import os
 import tarfile
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,9 +28,6 @@ def batched(samples: Iterable[Sample]) -> Iterator[dict[str, Any]]:
 
 class WebDataset(Packed):
     name, needs = "WebDataset", "webdataset"
-
-    def __init__(self, path: Path, like: Sample) -> None:
-        self.path, self.like = path, like
 
     def write(self, samples: Iterator[Sample]) -> None:
         self.path.mkdir(parents=True)
@@ -61,9 +57,6 @@ class Mds(Packed):
     """Shuffled by its default rule; its workers share the samples among themselves."""
 
     name, needs = "MDS, mosaicml-streaming", "streaming"
-
-    def __init__(self, path: Path, like: Sample) -> None:
-        self.path, self.like = path, like
 
     def write(self, samples: Iterator[Sample]) -> None:
         from streaming import MDSWriter
@@ -95,9 +88,6 @@ class LitData(Packed):
     """Shuffled by its rule: chunks, and samples within a chunk."""
 
     name, needs = "LitData", "litdata"
-
-    def __init__(self, path: Path, like: Sample) -> None:
-        self.path, self.like = path, like
 
     def write(self, samples: Iterator[Sample]) -> None:
         from litdata.streaming.writer import BinaryWriter

@@ -58,7 +58,8 @@ class Rows:
 class Packed(Rows):
     """Arrays of a sample as one run of bytes; the header is the number of atoms and bonds."""
 
-    like: Sample
+    def __init__(self, path: Path, like: Sample) -> None:
+        self.path, self.like = path, like
 
     def pack(self, s: Sample) -> bytes:
         head = np.array([len(s["element"]), len(s["bond_order"])], np.int64).tobytes()
@@ -80,7 +81,8 @@ class Lmdb(Packed):
     name, needs = "LMDB", "lmdb"
 
     def __init__(self, path: Path, like: Sample) -> None:
-        self.path, self.like, self.n, self.env = path, like, 0, None
+        super().__init__(path, like)
+        self.n, self.env = 0, None
 
     def write(self, samples: Iterator[Sample]) -> None:
         import lmdb

@@ -95,11 +95,12 @@ def test_command(capsys, data, tmp_path):
     assert main(["leakage", str(data), "--compare-with", "mmseqs", "--train", "practice"]) == 2
 
 
-@pytest.mark.parametrize("compare_with", ["built-in", "mmseqs"])
+with_mmseqs = pytest.mark.skipif(not mmseqs.installed(), reason="MMseqs2 (mmseqs) is not installed")
+
+
+@pytest.mark.parametrize("compare_with", ["built-in", pytest.param("mmseqs", marks=with_mmseqs)])
 @pytest.mark.parametrize("share", [1, 0.5, 0.36])
 def test_relatives_are_seen_and_strangers_are_not(tmp_path, compare_with, share):
-    if compare_with == "mmseqs" and (not mmseqs.installed() or share == 1):
-        pytest.skip("MMseqs2 (mmseqs) is not installed, or the other shares show it")
     rng = np.random.default_rng(1)
     a = natural(rng, 300)
     table = {"train": a, "test": a if share == 1 else kin(rng, a, share), "test2": natural(rng, 300)}
