@@ -17,7 +17,7 @@ from typing import Final, Literal
 from ...shards.complex import Affinity
 from ...shards.errors import StructureError
 from ..item import Label
-from .numerals import number, plain
+from .numerals import blank, number, plain
 
 __all__ = ["Merge", "parse_label", "to_affinities", "to_affinity"]
 
@@ -36,7 +36,11 @@ _SILENT: Final = ("active", "inactive")  # kinds that say something without a nu
 _PREFIXES: Final = {"": 0, "m": -3, "u": -6, "n": -9, "p": -12, "f": -15}
 _PREFIX_NAMES: Final = {"": 0, "milli": -3, "micro": -6, "nano": -9, "pico": -12, "femto": -15}
 _MOLAR: Final = (
-    {f"{p}{unit}": e for p, e in _PREFIXES.items() for unit in ("M", "mol/L", "mol/l", "mol/dm3", "mol.L-1")}
+    {
+        f"{p}{unit}": e
+        for p, e in _PREFIXES.items()
+        for unit in ("M", "mol/L", "mol/l", "mol/dm3", "molL-1", "moll-1", "moldm-3")
+    }
     | {f"{p}molar": e for p, e in _PREFIX_NAMES.items()}
     | {f"{p}m": e for p, e in _PREFIXES.items() if p}  # "um", "nm": written so in many tables
 )
@@ -50,6 +54,7 @@ _RELATIONS: Final = {
     "": "=", "=": "=", "==": "=", "~": "~", "~=": "~", "=~": "~", "<": "<", "<<": "<", ">": ">", ">>": ">",
     "<=": "<=", "=<": "<=", "<~": "<=", "~<": "<=", ">=": ">=", "=>": ">=", ">~": ">=", "~>": ">=",
 }  # fmt: skip
+_ACTIVITIES: Final = {"active": "active", "inactive": "inactive", "notactive": "inactive"}  # as a text
 _TURNED: Final = {"=": "=", "~": "~", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _CONSTANTS: Final = {"kd": "Kd", "ki": "Ki", "ic50": "IC50", "ec50": "EC50"}
 _LOGARITHMS: Final = (
@@ -64,9 +69,9 @@ _LOGARITHMS: Final = (
 _ANY_CONSTANT: Final = ("", "k", "kdki", "affinity", "bindingaffinity")  # of a unit of concentration
 _RELATIVE: Final = re.compile(r"ddg|deltadelta|ΔΔ|δδ|rel", re.IGNORECASE)
 _TEXT: Final = re.compile(
-    r"^\s*(?P<kind>[^<>=~\d]*?(?:[IE]C\s?50)?[^<>=~\d]*?)\s*(?P<relation>[<>=~]*)\s*"
+    r"^\s*(?P<kind>[^<>=~\d]*?(?:[IE]C\s?50)?[^<>=~\d]*?)\s*(?:=\s+(?=[<>~]))?(?P<relation>[<>=~]*)\s*"
     r"(?P<value>[-+]?(?:\d|\.\d)[\d.,]*(?:e[-+]?\d+)?)\s*(?:(?:±|\+/-)\s*[\d.]+\s*)?"
-    r"(?P<unit>[a-z/ ._^-]*\d?)\s*(?:\(.*|//.*)?$",
+    r"(?P<unit>[a-z/ ._^-]*?\d?)\s*(?:(?:±|\+/-)\s*[\d.]+[a-z/ ._^-]*\d?\s*)?(?:\(.*|//.*)?$",
     re.IGNORECASE,
 )
 
@@ -86,11 +91,12 @@ def parse_label(text: str) -> Label:
     Raises
     ------
     StructureError
-        ``label_missing`` for an empty text, ``label_unreadable`` for one that is no such string.
+        ``label_missing`` for a text that says nothing, as ``n.d.`` or ``Ki: NA`` do; ``label_unreadable`` for
+        one that is no such string.
     """
     written = plain(text)
-    if not written.strip():
-        raise StructureError("label_missing", "an empty label")
+    if blank(written) or blank(re.split("[=:]", written)[-1]):
+        raise StructureError("label_missing", f"the label {text!r} says nothing")
     match = _TEXT.match(written)
     if match is None:
         raise StructureError("label_unreadable", f"label {text!r}, where something like 'Ki=20nM' is due")
@@ -183,6 +189,9 @@ def _measure(label: Label) -> _Measurement:
     if len(text) > MAX_LENGTH:
         raise StructureError("label_unreadable", f"a label of {len(text)} characters: {text[:40]!r}...")
     if label.text and not label.value:
+        activity = _ACTIVITIES.get(_canonical(label.text))
+        if activity:
+            return _Measurement(math.nan, "none", activity, text)
         parsed = parse_label(label.text)
         label = Label(
             parsed.kind or label.kind,
@@ -199,7 +208,7 @@ def _measure(label: Label) -> _Measurement:
         raise StructureError(
             "label_relative", f"{text!r} is relative to a reference ligand: no pK can be had from it"
         )
-    if not label.value.strip():
+    if blank(label.value):
         raise StructureError("label_missing", "an empty label")
     pk, relation, name = _to_pk(label, kind, text)
     if not PLAUSIBLE[0] <= pk <= PLAUSIBLE[1]:
@@ -239,8 +248,10 @@ def _to_pk(label: Label, kind: str, text: str) -> tuple[float, str, str]:
     if exponent is None:
         if not kind and energy is not None:
             return _from_energy(value * energy, label.temperature, relation, magnitude=False)
+        hint = "; if it is a pK, say so: kind pK" if not (kind or unit) else ""
         raise StructureError(
-            "label_unreadable", f"unit {label.unit!r} of the label {text!r}, where one such as nM is due"
+            "label_unreadable",
+            f"unit {label.unit!r} of the label {text!r}, where one such as nM is due{hint}",
         )
     if value <= 0:
         raise StructureError("label_nonpositive", f"{text!r} is a concentration of zero or less")
@@ -276,7 +287,7 @@ def _canonical(kind: str) -> str:
 @lru_cache(maxsize=256)
 def _molar(unit: str) -> int | None:
     """Power of ten of a unit of concentration."""
-    exact = unit.replace(" ", "")
+    exact = re.sub(r"[\s.^]", "", unit)
     found = _MOLAR.get(exact)
     return found if found is not None else (_MOLAR.get(exact.lower()) if len(exact) > 1 else None)
 

@@ -11,6 +11,11 @@ from ...shards.errors import StructureError
 
 LARGEST: Final = 1e30  # a constant of 1 M is 1e15 fM: beyond this, or below its inverse, nothing is measured
 
+# What people write where they have nothing to write.
+_BLANK: Final = frozenset({
+    "", "-", "--", ".", "?", "na", "n/a", "n.a.", "nan", "none", "null", "nd", "n.d.", "n.d", "n/d", "nt",
+    "n.t.", "n.t", "not determined", "not available", "not tested", "not measured", "unknown",
+})  # fmt: skip
 # One way of writing what typesetters have several of: relations, micro, minus, multiplication, delta, degree.
 _SIGNS: Final = str.maketrans({
     "\u2264": "<=", "\u2a7d": "<=", "\u2266": "<=", "\u2272": "<=",
@@ -30,6 +35,11 @@ _THOUSANDS: Final = re.compile(
     r"[-+]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?|[-+]?[1-9]\d{0,2}(?: \d{3})+(?:[.,]\d*)?"
 )
 _CONTINENTAL: Final = re.compile(r"[-+]?[1-9]\d{0,2}(?:\.\d{3})+,\d*")  # 1.234,5
+
+
+def blank(text: str) -> bool:
+    """True for a cell or a label that says nothing: empty, ``NA``, ``n.d.``, ``not tested``, ..."""
+    return text.strip().lower() in _BLANK
 
 
 def plain(text: str) -> str:
@@ -76,9 +86,9 @@ def _without_habits(text: str) -> str:
 
 def kelvin(text: str) -> float:
     """A temperature, "298", "298.15 K" or "25 °C", in kelvin; 0 for a blank cell, NaN if unreadable."""
-    written = plain(text).replace(" ", "").replace("\u00b0", "").upper()
-    if written in ("", "-", "NA", "N/A", "NAN", "NONE", "NULL"):
+    if blank(text):
         return 0.0
+    written = plain(text).replace(" ", "").replace("\u00b0", "").upper()
     match = re.fullmatch(r"(-?\d+(?:[.,]\d+)?)(K|C|KELVIN|CELSIUS)?", written)
     if match is None:
         return math.nan

@@ -15,7 +15,7 @@ from typing import Final
 import polars as pl
 
 from ...shards.errors import StructureError, UsageError
-from ..chemistry.numerals import kelvin
+from ..chemistry.numerals import blank, kelvin
 from ..item import Label, Locator
 from ..read import archive
 
@@ -28,12 +28,15 @@ VALUE: Final = ("value", "affinity", "affinity_value", "binding_affinity", "stan
 UNIT: Final = ("unit", "units", "standard_units", "affinity_unit")
 TEMPERATURE: Final = ("temperature", "temperature_k", "t_k", "t")
 SMILES: Final = ("smiles", "ligand_smiles", "canonical_smiles", "isomeric_smiles", "smiles_string")
-TEXT: Final = ("affinity_text", "label_text", "kd/ki", "binding_data")
+TEXT: Final = ("affinity_text", "label_text", "kd/ki", "binding_data", "affinity_data")
 
-_UNITS = r"(?:[fpnuµμm]?M|kcal(?:[/_]mol)?|kJ(?:[/_]mol)?)"
+_UNITS = r"(?:[fpnuµμm]?(?:M|mol[/_]L)|kcal(?:[/_]mol)?|kJ(?:[/_]mol)?)"
+_CONSTANT = r"p?(?:K_?d|K_?i|IC_?50|EC_?50)"
+_MEASURED = r"(?:r_)?(?:exp(?:t|erimental)?|measured)"  # before or after the name of a constant
 _NAMED = re.compile(
-    r"(?P<kind>p?(?:Kd|Ki|IC50|EC50)|pK|pKa?ff|pAff(?:inity)?|pChEMBL(?:_value)?|-logK[di/Ki]*|neg_?log_?k\w*"
-    rf"|(?:d|delta_?|Δ)G)(?:[\s_]*[(\[]?\s*(?P<unit>{_UNITS})\s*[)\]]?)?(?:_value)?",
+    rf"(?:{_MEASURED}[\s_.]+)?(?P<kind>{_CONSTANT}|pK|pKa?ff|pAff(?:inity)?|pChEMBL(?:_value)?|-logK[di/Ki]*|neg_?log_?k\w*"
+    rf"|(?:d|delta_?|Δ)G)(?:[\s_]*[(\[]?\s*(?P<unit>{_UNITS})\s*[)\]]?)?"
+    rf"(?:_value|[\s_.]+{_MEASURED})?",
     re.IGNORECASE,
 )
 _RELATION = r"<=|>=|≤|≥|<|>|~|≈|=|≲|≳"
@@ -41,7 +44,7 @@ _CELL = re.compile(
     rf"\s*(?P<relation>{_RELATION})?\s*(?P<value>[+\-\u2212]?[\d.,]+(?:[eE][+-]?\d+)?)\s*(?P<unit>{_UNITS})?\s*"
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")  # of what is no text
-_BLANK = ("", "-", "na", "n/a", "nan", "none", "null")
+_NEXT = re.compile(rf"\s*[;,]\s*(?=(?:{_CONSTANT}|pK)\b)", re.IGNORECASE)  # "Ki=20 nM; IC50=1 uM"
 
 
 def canonical(column: str) -> str:
@@ -53,11 +56,6 @@ def pick(header: Sequence[str], synonyms: Sequence[str]) -> str:
     """The first column that is one of the synonyms, in the synonyms' order; "" if there is none."""
     known = {canonical(column): column for column in reversed(header)}
     return next((known[name] for name in synonyms if name in known), "")
-
-
-def blank(cell: str) -> bool:
-    """True if a cell says nothing."""
-    return cell.strip().lower() in _BLANK
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,8 @@ class LabelColumns:
         temperature = kelvin(row.get(self.temperature, ""))
         cell = row.get(self.value, "")
         if not blank(cell):
-            found = [_label(cell, row.get(self.kind, ""), row.get(self.unit, ""), temperature)]
+            kind, unit = row.get(self.kind, ""), row.get(self.unit, "")
+            found = [_label(piece, kind, unit, temperature) for piece in _NEXT.split(cell)]
         else:
             found = [
                 _label(row[column], kind, unit, temperature)
@@ -101,7 +100,7 @@ class LabelColumns:
                 if not blank(row.get(column, ""))
             ]
         if not found and not blank(row.get(self.text, "")):
-            found = [Label(text=row[self.text].strip())]
+            found = [Label(text=piece.strip()) for piece in _NEXT.split(row[self.text])]
         relation = row.get(self.relation, "").strip()
         if relation:
             found = [replace(label, relation=relation) if label.relation == "=" else label for label in found]

@@ -20,9 +20,10 @@ from typing import Final
 import polars as pl
 
 from ...shards.errors import UsageError
+from ..chemistry.numerals import blank
 from ..item import Item, Locator, Rejection
 from ..read import archive
-from .labels import ID, SMILES, LabelColumns, blank, header_of, pick, read_table, rows
+from .labels import ID, SMILES, LabelColumns, header_of, pick, read_table, rows
 from .source import Request
 from .tree import SUFFIXES, plain
 

@@ -47,6 +47,12 @@ def reason_of(*labels: Label) -> str:
         ("Ki = 12,5 nM", 7.903, "=", "Ki"),
         ("Ki = 0,125 nM", 9.903, "=", "Ki"),  # no thousands begin with 0
         ("∆G° = −34.2 kJ·mol⁻¹", 5.992, "=", "dG"),  # noqa: RUF001
+        ("Ki = <10 nM", 8.0, ">", "Ki"),
+        ("Ki=<10 nM", 8.0, ">=", "Ki"),
+        ("Kd = 20 nmol l-1", 7.699, "=", "Kd"),
+        ("Kd = 20 nmol·L⁻¹", 7.699, "=", "Kd"),
+        ("Ki = 20 nM ± 2 nM", 7.699, "=", "Ki"),
+        ("Ki=20nM // as measured", 7.699, "=", "Ki"),
         ("pIC50 = 7.2", 7.2, "=", "IC50"),
         ("pKd > 9", 9.0, ">", "Kd"),
         ("-logKd/Ki=6.82", 6.82, "=", "pK"),
@@ -107,14 +113,19 @@ def test_temperature_counts() -> None:
         (Label("", "=", "7.2", ""), "label_unreadable"),
         (Label("Kd", "=", "5", "mg/mL"), "label_unreadable"),
         (Label("Kd", "=", "abc", "nM"), "label_unreadable"),
-        (Label("Kd", "=", "nan", "nM"), "label_unreadable"),
+        (Label("Kd", "=", "nan", "nM"), "label_missing"),
         (Label("Kd", "?", "5", "nM"), "label_unreadable"),
         (Label("inhibition", "=", "45", "%"), "label_unreadable"),
         (Label("kon", "=", "5", "nM"), "label_unreadable"),
         (Label("dG", "=", "-8.18", ""), "label_unreadable"),
         (Label("dG", "=", "-8.18", "nM"), "label_unreadable"),
         (Label("pKd", "=", "7", "kcal/mol"), "label_unreadable"),
-        (Label(text="not determined"), "label_unreadable"),
+        (Label(text="not understood"), "label_unreadable"),
+        (Label(text="not determined"), "label_missing"),
+        (Label(text="n.d."), "label_missing"),
+        (Label("Ki", "=", "", "nM", text="ND"), "label_missing"),
+        (Label(text="Kd = n.d."), "label_missing"),
+        (Label("Ki", "=", "?", "nM"), "label_missing"),
         (Label(text="Ki=2-5 nM"), "label_unreadable"),
         (Label(text="Ki=2–5 nM"), "label_unreadable"),  # noqa: RUF001
         (Label(text="Ki=2 to 5 nM"), "label_unreadable"),
@@ -206,6 +217,15 @@ def test_activity_without_a_number(kind: str) -> None:
     affinity = to_affinity([Label(kind)])
     assert math.isnan(affinity.pk)
     assert (affinity.kind, affinity.relation) == (kind, "none")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [("Inactive", "inactive"), ("not active", "inactive"), ("active", "active")]
+)
+def test_activity_in_a_column_of_numbers(text: str, kind: str) -> None:
+    assert to_affinity([Label("IC50", "=", "", "nM", text)]).kind == kind
+    mixed = to_affinity([Label("IC50", "=", "", "nM", text), Label("IC50", "=", "5", "nM")])
+    assert (mixed.kind, mixed.count) == ("IC50", 1)
 
 
 def test_case_index_units(shared: Path) -> None:

@@ -158,6 +158,11 @@ LABELS = [
      [Label("Ki", ">", "", "uM", "4.5 ± 0.3")]),
     ({"dG_kcal": "-8.18", "temperature": "25 °C"}, [Label("dG", "=", "-8.18", "kcal", temperature=298.15)]),
     ({"affinity_text": "IC50<~1uM"}, [Label(text="IC50<~1uM")]),
+    ({"affinity_text": "Ki=20 nM; IC50 > 1,5 uM (pH 7; 25 °C)"},
+     [Label(text="Ki=20 nM"), Label(text="IC50 > 1,5 uM (pH 7; 25 °C)")]),
+    ({"exp_dG (kcal/mol)": "-8.18", "pred_dG (kcal/mol)": "-7"}, [Label("dG", "=", "-8.18", "kcal/mol")]),
+    ({"K_d (nM)": "5", "pIC50_exp": "7"}, [Label("K_d", "=", "5", "nM"), Label("pIC50", "=", "7")]),
+    ({"Ki (nM)": "n.d.", "IC50 (nM)": "nt", "EC50 [nmol/L]": "5"}, [Label("EC50", "=", "5", "nmol/L")]),
     ({"value": "n/a", "pK": "NaN"}, []),
 ]  # fmt: skip
 
