@@ -6,6 +6,7 @@ zip by its offset, from a compressed tar by reading forward.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import io
 import os
@@ -36,6 +37,11 @@ IsalError: Any = isal_zlib.IsalError
 MAX_BYTES: Final = 1 << 30  # of one file, unpacked: no structure is larger, a decompression bomb is
 GZIP: Final = b"\x1f\x8b"
 ZSTD: Final = MAGIC
+_FOREIGN: Final = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x04\x22\x4d\x18": "LZ4"}
+_MARKS: Final = {  # byte order marks; that of UTF-16 begins as that of UTF-32
+    codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be", codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be", codecs.BOM_UTF8: "",
+}  # fmt: skip
 DEFLATE_RATIO: Final = 1032  # Deflate cannot expand more: 258 bytes of two bits
 PIECE: Final = 1 << 14
 ZIP_HEADERS: Final = (b"PK\x03\x04", b"PK\x05\x06")
@@ -70,12 +76,26 @@ def load(locator: Locator) -> bytes:
     seen = stamp(locator)
     raw = read_raw(locator)
     _remember(locator, seen, raw)
-    data = inflate(raw, str(locator))
+    data = as_utf8(inflate(raw, str(locator)))
     if not data.strip(b"\0"):
         raise StructureError("empty_file", f"{locator} has no content")
     if data[:4] in ZIP_HEADERS or (data[257:262] == b"ustar" and b"\0" in data[:257]):
         said = f"{locator} is an archive where one file is due; name a member of it, as in ARCHIVE!MEMBER"
         raise StructureError("format_mismatch", said)
+    foreign = next((name for magic, name in _FOREIGN.items() if data.startswith(magic)), "")
+    if foreign:
+        said = f"{locator} is compressed by {foreign}, which is not read; gzip and Zstandard are"
+        raise StructureError("format_unknown", said)
+    return data
+
+
+def as_utf8(data: bytes) -> bytes:
+    """Text that says by its first bytes that it is UTF-16, UTF-32 or UTF-8 as UTF-8 without that mark."""
+    if data[:1] not in (b"\xff", b"\xfe", b"\xef", b"\0"):
+        return data
+    for mark, encoding in _MARKS.items():
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding, "replace").encode() if encoding else data[len(mark) :]
     return data
 
 

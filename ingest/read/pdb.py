@@ -33,6 +33,7 @@ _LETTERS: Final = {"C": 6, "N": 7, "O": 8, "P": 15, "S": 16, "H": 1, "D": 1}  # 
 _NUMBER: Final = re.compile(rb" *[-+]?\d*(\.?\d*)")  # to the right end of its columns
 _FIELD: Final = re.compile(rb" *[-+]?(?:\d+\.?\d*|\.\d+)? *|\*+")
 _OVERRUN: Final = re.compile(rb" *[-+]?\d*\.\d{7,}")  # "  0.00000000": one number across both
+_FREE_WORDS: Final = 10  # no line that ends before the columns of its z has so many
 _MONTHS: Final = {name: i + 1 for i, name in enumerate((
     "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
 ))}  # fmt: skip
@@ -188,10 +189,13 @@ def _check_columns(lines: _Lines, name: str) -> bool:
     """Refuse lines whose coordinates are not where the format has them; True if element columns are blank."""
     start, length = lines.start[lines.is_atom], lines.length[lines.is_atom]
     if length.min() < 54:
-        short = int(start[int(np.argmax(length < 54))])
-        raise StructureError(
-            "parse_failed", f"{name}: line {_line(lines.data, short)} ends before its coordinates do"
-        )
+        short = int(np.argmax(length < 54))
+        at = int(start[short])
+        said = f"{name}: line {_line(lines.data, at)} ends before its coordinates do"
+        if len(lines.data[at : at + int(length[short])].split()) >= _FREE_WORDS:
+            said += ": not the fixed columns of a PDB file (PQR and other free formats are not read)"
+            raise StructureError("format_mismatch", said)
+        raise StructureError("parse_failed", said)
     rows = lines.rows()
     dots = (rows[:, 34] == 46) & (rows[:, 42] == 46) & (rows[:, 50] == 46)
     for at in start[~dots].tolist():  # not "%8.3f": legal only if the columns still hold one number each

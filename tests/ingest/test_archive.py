@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import gc
 import gzip
 import hashlib
 import io
+import lzma
 import random
 import tarfile
 import warnings
@@ -70,6 +72,28 @@ def test_a_file_is_what_its_content_says(tmp_path, name, pack):
     locator = Locator(tmp_path / name)
     assert archive.load(locator) == TEXT
     assert archive.digest(locator) == hashlib.sha256(pack(TEXT)).hexdigest()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_text_with_a_byte_order_mark_is_utf8(tmp_path, encoding, pack):
+    text = "TITLE µ Å\nATOM\n"
+    (tmp_path / "a.pdb").write_bytes(pack(text.encode(encoding)))
+    assert archive.load(Locator(tmp_path / "a.pdb")) == text.encode()
+
+
+@pytest.mark.parametrize("order", ["le", "be"])
+def test_either_order_of_bytes_is_read(tmp_path, order):
+    (tmp_path / "a.sdf").write_bytes(("\ufeff" + TEXT.decode()).encode(f"utf-16-{order}"))
+    assert archive.load(Locator(tmp_path / "a.sdf")) == TEXT
+
+
+@pytest.mark.parametrize(("pack", "name"), [(bz2.compress, "bzip2"), (lzma.compress, "xz")])
+def test_other_compression_is_named(tmp_path, pack, name):
+    (tmp_path / "a.pdb").write_bytes(pack(TEXT))
+    with pytest.raises(StructureError, match=f"compressed by {name}") as caught:
+        archive.load(Locator(tmp_path / "a.pdb"))
+    assert caught.value.reason == "format_unknown"
 
 
 @pytest.mark.parametrize(

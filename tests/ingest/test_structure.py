@@ -63,6 +63,8 @@ def same_structure(a, b, *, but=()) -> None:
         (b"lig\n  prog 3D\n\n  1  0  0  0  0  0  0  0  0  0999 V2000\n", "format_mismatch"),
         (b"@<TRIPOS>MOLECULE\nx\n", "format_mismatch"),
         (b"\x83\xabmmtfVersion\xa31.0", "format_mismatch"),
+        (b"ATOM 1 N MET A 1 11.1 6.1 -6.5 -0.30 1.85\n", "format_mismatch"),  # PQR, shorter than the columns
+        (b"ATOM      1  N   MET A   1      11.104   6.134\n", "parse_failed"),  # cut off
         (b"data_x\nloop_\n_a.b\n_a.c\n1\n", "parse_failed"),
         (b"\x83\xaadataBlocks\x90 cut", "parse_failed"),
     ],
