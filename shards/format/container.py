@@ -104,6 +104,16 @@ def check_version(found: Any, where: str) -> None:
         )
 
 
+def check_words(vocabularies: Mapping[str, Any]) -> None:
+    """ValueError if a vocabulary is not the one known here, shorter or with more words at its end."""
+    for name, words in vocabularies.items():
+        known = VOCABULARIES.get(name, ())
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise ValueError(f"its words for {name} are {words!r:.60}, expected a list of words")
+        if any(a != b for a, b in zip(words, known, strict=False)):
+            raise ValueError(f"its words for {name} are not those of this format")
+
+
 def parse_header(text: str | bytes, where: str) -> ShardHeader:
     """Undo :meth:`ShardHeader.to_json`; unknown keys are ignored."""
     try:
@@ -112,7 +122,8 @@ def parse_header(text: str | bytes, where: str) -> ShardHeader:
             raise FormatError(f"{where} is not a holoshard shard: its format is {data['format']!r}")
         check_version(data["version"], where)
         n_complexes, block_size, columns = data["n_complexes"], data["block_size"], data["columns"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        check_words(data["vocabularies"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"{where}: its header is not readable ({type(error).__name__}: {error})") from error
     if not isinstance(n_complexes, int) or n_complexes < 0 or not isinstance(columns, list):
         raise FormatError(f"{where}: its header says {n_complexes!r} complexes")

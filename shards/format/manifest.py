@@ -16,7 +16,8 @@ from typing import Any, Final
 from ..complex import VOCABULARIES, Field
 from ..errors import FormatError
 from .block import widest
-from .container import FORMAT, POSITION_SCALE, VERSION, check_version
+from .container import FORMAT, POSITION_SCALE, VERSION, check_version, check_words
+from .history import check_history
 from .layout import Layout, layout_from_json
 from .regular import regular
 
@@ -168,9 +169,7 @@ def _from_json(data: Mapping[str, Any]) -> Manifest:
         )
         for s in data["shards"]
     )  # fmt: skip
-    for name, words in data.get("vocabularies", {}).items():
-        if any(a != b for a, b in zip(words, VOCABULARIES.get(name, ()), strict=False)):
-            raise ValueError(f"its words for {name} are not those of this format")
+    check_words(data.get("vocabularies", {}))
     index = data["index"]
     if not is_index(_text(index["name"])):
         raise ValueError(f"the index is called {index['name']!r}, expected {INDEX}")
@@ -200,6 +199,7 @@ def _count(value: Any) -> int:
 
 
 def _check(manifest: Manifest, where: str) -> None:
+    check_history(manifest.making, where)
     if not manifest.layouts:
         raise FormatError(f"{where} describes no columns")
     if manifest.generation < 1 or not 0 < manifest.position_scale < math.inf:

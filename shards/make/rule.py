@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import UsageError
+from ..errors import FormatError, UsageError
 from .identity import LEAST_SEEN
 from .mmseqs import ClusterWith
 
@@ -138,14 +138,17 @@ class Rule:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Rule:
-        """The rule of a data set, from what its manifest records."""
+        """The rule of a data set, from what its manifest records; FormatError if it records no rule."""
         told = {k: record[k] for k in cls.__slots__ if k in record}
-        for key in ("fractions", "cuts"):
-            if key in told:
-                told[key] = tuple(told[key])
-        if "test_list" in told:
-            told["test_list"] = told["test_list"]["name"]
-        return cls(**told)
+        try:
+            for key in ("fractions", "cuts"):
+                if key in told:
+                    told[key] = tuple(told[key])
+            if "test_list" in told:
+                told["test_list"] = told["test_list"]["name"]
+            return cls(**told)
+        except (TypeError, KeyError, ValueError, UsageError) as error:
+            raise FormatError(f"the manifest records a split that cannot be: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from ..format.block import Block, concatenate
 from ..format.codec import Codecs, codecs_named
 from ..format.container import container_named
 from ..format.hdf5 import sync
+from ..format.history import check_history
 from ..format.layout import BLOCK_SIZE, Layout
 from ..format.manifest import Manifest, ShardInfo, index_name
 from ..format.records import stack
@@ -87,7 +88,7 @@ class DatasetWriter:
     codec : blosc, blosc-lz4, blosc-zstd, gzip or none
     fields : key -> field of all blocks to come, if known; spares packing a shard twice when a later
         block has a wider or an additional column
-    making : plain data for the manifest: seed, split method and so on
+    making : plain data for the manifest: seed, split method and so on; see format/history.py
     extend : ``out`` is a data set that gets a further generation; container and block size are its own,
         splits that it has get more shards, and none of its files is written again
     threads : that pack columns; the bytes do not depend on it
@@ -109,6 +110,7 @@ class DatasetWriter:
         self.out, self.container = Path(out), container_named(container)
         self.block_size, self.shard_bytes, self.codecs = block_size, shard_bytes, codecs_named(codec)
         self.fields, self.making = fields, dict(making or {})
+        check_history(self.making, "the call")
         self.threads = threads or os.cpu_count() or 1
         self._old = open_source(self.out) if extend else None
         self.folder = self.out / f"{STAGE}{os.getpid()}" if extend else begin(self.out)

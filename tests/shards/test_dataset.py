@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import pickle
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import h5py
 import numpy as np
 import pytest
 from make_datasets import write_dataset
@@ -226,6 +228,18 @@ def test_words_of_a_newer_vocabulary_are_refused_by_name(tmp_path, complexes):
     write_part(tmp_path / "part.h5", complexes[:1])
     with pytest.raises(FormatError, match="pk_kind is 99, known are 0 to"):
         complex_at(newer, 0)
+
+
+@pytest.mark.parametrize("words", [None, ["unknown", "double"], ["unknown", 1], {"unknown": 0}])
+def test_a_shard_with_other_words_is_refused(tmp_path, complexes, words):
+    """A word that means something else would be read wrongly without a sign."""
+    write_part(tmp_path / "part.h5", complexes[:3])
+    with h5py.File(tmp_path / "part.h5", "r+", locking=False) as file:
+        header = json.loads(file.attrs["header"])
+        header["vocabularies"]["bond_order"] = words
+        file.attrs["header"] = json.dumps(header)
+    with pytest.raises(FormatError, match="its words for bond_order are"):
+        open_dataset(tmp_path / "part.h5")
 
 
 def test_wrong_calls_say_what_to_do(folder):

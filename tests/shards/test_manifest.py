@@ -25,7 +25,7 @@ SCHEMA = json.loads((Path(holoshard.shards.__file__).parent / "manifest.schema.j
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("manifest") / "set"
-    write_dataset(out, list(random_complexes(60)), making={"seed": 1, "split": "random"})
+    write_dataset(out, list(random_complexes(60)), making={"seed": 1, "mine": "random"})
     return out
 
 
@@ -54,7 +54,7 @@ def test_schema_refuses_what_is_wrong(data):
 def test_it_comes_back(folder, data):
     manifest = read_manifest(folder)
     assert json.loads(manifest.to_json()) == data
-    assert manifest.making == {"seed": 1, "split": "random"}
+    assert manifest.making == {"seed": 1, "mine": "random"}
     assert {f.key for f in FIELDS} == set(manifest.fields)
     assert data["vocabularies"] == {k: list(v) for k, v in VOCABULARIES.items()}
 
@@ -65,6 +65,29 @@ def test_fingerprint_is_that_of_the_content_and_its_order(tmp_path, folder):
     assert again.fingerprint == read_manifest(folder).fingerprint
     complexes[0], complexes[1] = complexes[1], complexes[0]
     assert write_dataset(tmp_path / "other", complexes).fingerprint != again.fingerprint
+
+
+SPLIT = {"method": "random", "seed": 0, "n_groups": 3, "left_out": 0, "groups_by": "complex"}
+
+
+@pytest.mark.parametrize(
+    ("making", "said"),
+    [
+        ({"seen": "60"}, "making.seen is '60', expected a whole number"),
+        ({"same_id": True}, "making.same_id is True, expected a whole number"),
+        ({"seen": -1}, "making.seen is -1"),
+        ({"split": "random"}, "making.split is 'random', expected an object"),
+        ({"split": {"method": "random"}}, "making.split lacks the key seed"),
+        ({"split": {**SPLIT, "left_out": None}}, "making.split.left_out is None"),
+        ({"appended": [{"generation": 2}]}, r"making.appended\[0\] lacks the key n_complexes"),
+        ({"appended": {}}, "making.appended is {}, expected a list"),
+        ({"numbers": [1]}, r"making.numbers is \[1\], expected names"),
+    ],
+)
+def test_a_history_that_commands_could_not_use_is_refused(data, making, said):
+    with pytest.raises(FormatError, match=said):
+        parse_manifest(signed({**data, "making": making}), "it")
+    assert parse_manifest(signed({**data, "making": {"split": SPLIT, "mine": None}}), "it").n_complexes == 60
 
 
 def test_a_newer_minor_version_is_read_and_what_it_adds_ignored(data):

@@ -253,7 +253,8 @@ def rewritten(folder, change):
     ("statistics.train.position.max", lambda d: d["statistics"]["train"]["position"].update(max=[1, 2, 3])),
     ("statistics.valid", lambda d: d["statistics"].update(valid={"n_complexes": 3})),
     ("44 complexes were kept", lambda d: d["making"].update(
-        seen=46, same_id=1, same_content=0, id_conflicts=0, split={"left_out": 1})),
+        seen=46, same_id=1, same_content=0, id_conflicts=0,
+        split={"method": "random", "seed": 0, "n_groups": 44, "left_out": 1, "groups_by": "complex"})),
 ])  # fmt: skip
 def test_a_manifest_that_contradicts_the_shards_is_found(folder, name, change):
     rewritten(folder, change)
