@@ -5,8 +5,9 @@ fsdp2_over_bare          the same in each of two processes with FSDP2, over the 
                          each, of the default batch of 32
 fsdp2_over_bare_at_8     with 8 rows each: what FSDP does is the same for all numbers of rows
 of_matmul_peak           forward and backward at 512 channels, float32, of the speed of a bare matrix product
-checkpoint_memory_saved  share of the peak memory saved by recomputing every second layer; _full: every layer
-checkpoint_time          and its time, over that without; _full: likewise
+checkpoint_memory_saved  share of the peak memory saved by recomputing two layers of three; _second: every 2nd
+                         layer, _four: three of four, _full: all, _selective: all but maps that widen nothing
+checkpoint_time          and its time, over that without; likewise
 padding                  places of an epoch's batches over the atoms in them
 data_wait                share of a run's time spent waiting for batches
 
@@ -192,9 +193,12 @@ def checkpointing(config: TrainConfig, batch: Tensors, n: int) -> dict[str, floa
 
     world, batch = start(config), with_near(batch, config.model.cutoff)
     ways = {
-        "": ParallelConfig(checkpointing="layers", checkpoint_every=2),
-        "_full": ParallelConfig(checkpointing="full"),
         "none": ParallelConfig(),
+        "": ParallelConfig(checkpointing="layers", checkpoint_every=1.5),
+        "_second": ParallelConfig(checkpointing="layers"),
+        "_four": ParallelConfig(checkpointing="layers", checkpoint_every=4 / 3),
+        "_selective": ParallelConfig(checkpointing="selective"),
+        "_full": ParallelConfig(checkpointing="full"),
     }
     peak, models = dict[str, int](), dict[str, Any]()
     for way, parallel in ways.items():
@@ -205,7 +209,7 @@ def checkpointing(config: TrainConfig, batch: Tensors, n: int) -> dict[str, floa
             models[way](batch).sum().backward()
         snapshot = tracker.get_tracker_snapshot("peak")
         peak[way] = sum(device["Total"] for device in snapshot.values())
-    ratios: dict[str, list[float]] = {"": [], "_full": []}
+    ratios: dict[str, list[float]] = {way: [] for way in ways if way != "none"}
     for _ in range(n):
         seconds = dict[str, float]()
         for way, model in models.items():

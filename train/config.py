@@ -7,6 +7,7 @@ files and command lines is :mod:`.configfile`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Literal
 
 from ..cache.errors import CacheError
@@ -184,10 +185,10 @@ class ParallelConfig:
     accumulate: int = 1
     """Pieces in which a process works through its share of a batch."""
     checkpointing: Literal["none", "layers", "selective", "full"] = "none"
-    """Activations computed twice: layers = every checkpoint_every-th, selective = all but linear
+    """Activations computed twice: layers = those of one layer in checkpoint_every, selective = all but linear
     maps that widen nothing."""
-    checkpoint_every: int = 2
-    """See checkpointing."""
+    checkpoint_every: float = 2.0
+    """2.0 for every second layer, 1.5 for two of three, 1.33 for three of four."""
     offload: bool = False
     """Keep parameters and optimizer state in CPU memory."""
     prefetch: int = 1
@@ -197,6 +198,13 @@ class ParallelConfig:
     def stages_each(self) -> int:
         """Stages that a process of the pipeline holds."""
         return self.stages or (1 if self.schedule in ("gpipe", "1f1b") else 2)
+
+    @property
+    def recomputed_layers(self) -> Fraction:
+        """Share of the layers whose activations are computed twice, in part or whole."""
+        if self.checkpointing == "layers":
+            return 1 / Fraction(self.checkpoint_every).limit_denominator(16)
+        return Fraction(self.checkpointing != "none")
 
     @property
     def keeps_gradients(self) -> bool:
@@ -358,7 +366,7 @@ def check(config: TrainConfig, source: str = "the configuration") -> None:
     check_compression(config, refuse)
     check_sparsity(config.sparsity, config.parallel.pipeline, refuse)
     if parallel.checkpointing != "layers" and parallel.checkpoint_every != ParallelConfig().checkpoint_every:
-        refuse("parallel.checkpoint_every", '2, or parallel.checkpointing = "layers"')
+        refuse("parallel.checkpoint_every", '2.0, or parallel.checkpointing = "layers"')
     if precision.compute == "fp32" and precision.reduce != "fp32":
         refuse("precision.reduce", '"fp32" with precision.compute = "fp32"')
     for kind, weight in config.loss.kind_weights.items():

@@ -18,7 +18,7 @@ _STEPS: Final = 10**12
 _AT_LEAST_ONE: Final = {
     "data.batch_size": _BATCH, "cache.readers": 1024, "model.width": 2**20, "model.layers": 1024,
     "model.heads": 2**20, "model.rbf": 4096, "parallel.replicate": PROCESSES, "parallel.tensor": PROCESSES,
-    "parallel.pipeline": PROCESSES, "parallel.accumulate": _BATCH, "parallel.checkpoint_every": 1024,
+    "parallel.pipeline": PROCESSES, "parallel.accumulate": _BATCH,
     "sparsity.every": _STEPS, "precision.growth_interval": _STEPS, "checkpoint.keep": 10**6,
     "run.log_every": _STEPS, "run.max_skipped": _STEPS,
 }  # fmt: skip
@@ -47,6 +47,7 @@ def check_limits(config: TrainConfig, value_of: Callable[[TrainConfig, str], obj
         *((key, 0, most, f"0 or more, at most {most}") for key, most in _NOT_NEGATIVE.items()),
         *((key, 1e-30, most, f"more than 0, at most {most:g}") for key, most in _POSITIVE.items()),
         *((key, 0.0, most, f"a number from 0 to {most:g}") for key, most in _FROM_ZERO.items()),
+        ("parallel.checkpoint_every", 1.0, 1024.0, "a number from 1 (every layer) to 1024"),
     ]
     for key, low, high, expected in ranges:
         value = value_of(config, key)

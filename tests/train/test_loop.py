@@ -75,11 +75,14 @@ def test_accumulation_equals_the_whole_batch(shards, tmp_path):
     assert largest_difference(tmp_path / "whole", tmp_path / "pieces") <= 1e-5
 
 
-@pytest.mark.parametrize("mode", ["layers", "selective", "full"])
+@pytest.mark.parametrize(
+    "mode", [{"checkpointing": mode} for mode in ("layers", "selective", "full")]
+    + [{"checkpointing": "layers", "checkpoint_every": 1.5}], ids=str,
+)  # fmt: skip
 def test_recomputed_activations_give_the_same_gradients(shards, tmp_path, mode):
-    text = config(shards, run={"steps": 4}, model={"dropout": 0.1})
-    run(text, tmp_path / "kept")
-    run(text, tmp_path / "again", "--parallel.checkpointing", mode)
+    text = {"run": {"steps": 4}, "model": {"dropout": 0.1, "layers": 3}}
+    run(config(shards, **text), tmp_path / "kept")
+    run(config(shards, **text, parallel=mode), tmp_path / "again")
     assert largest_difference(tmp_path / "kept", tmp_path / "again") == 0
     assert largest_difference(tmp_path / "kept", tmp_path / "again", "grad_norm") == 0
     assert (tmp_path / "again" / "best.safetensors").stat().st_size > 1000

@@ -4,7 +4,10 @@ import pytest
 from worlds import config, largest_difference, metrics, run_world, train
 
 from holoshard.shards.errors import ConfigError
+from holoshard.train.config import ModelConfig, ParallelConfig
 from holoshard.train.configfile import parse_config
+from holoshard.train.model.transformer import AffinityTransformer
+from holoshard.train.parallel.apply import layers_of, recompute
 from holoshard.train.parallel.mesh import axis_sizes
 
 
@@ -47,3 +50,16 @@ def test_axes_must_make_the_processes():
         axis_sizes(parse_config("[parallel]\nreplicate = 4", "x"), 6)
     with pytest.raises(ConfigError, match="start 4"):
         axis_sizes(parse_config("[parallel]\nshard = 4", "x"), 2)
+
+
+@pytest.mark.parametrize(
+    ("every", "layers"),
+    [(1, [0, 1, 2, 3, 4, 5, 6]), (1.33, [0, 1, 2, 4, 5, 6]), (1.5, [0, 1, 3, 4, 6]), (2, [0, 2, 4, 6]),
+     (2.5, [0, 2, 5]), (3, [0, 3, 6]), (1024, [0])],
+)  # fmt: skip
+def test_layers_that_are_computed_twice_are_spread_evenly(every, layers):
+    model = AffinityTransformer(ModelConfig(width=8, layers=7, heads=1))
+    plain = layers_of(model)
+    recompute(model, ParallelConfig(checkpointing="layers", checkpoint_every=every))
+    assert [i for i, layer in enumerate(model.layers.values()) if layer is not plain[i]] == layers
+    assert layers_of(model) == plain

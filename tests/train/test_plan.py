@@ -49,6 +49,7 @@ PRUNED = {"layer_heads": [4, 3, 2, 1, 3, 2, 1, 1]}
 PART = {"reshard": "part", "reshard_size": 2}
 OTHERS = {  # processes, checkpointing that is traced, [parallel], more of [model]
     "other checkpointing": (2, "full", {}, {}),
+    "two layers of three": (2, "none", {"checkpointing": "layers", "checkpoint_every": 1.5}, {}),
     "part for full": (4, "full", {**PART, "checkpointing": "full"}, {}),
     "part for none": (4, "full", PART, {}),
     "shared": (2, "none", {}, SHARED),

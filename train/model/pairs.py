@@ -55,12 +55,12 @@ class Pairs(NamedTuple):
         if self.places is None:
             all_pairs = values.T.reshape(H, B, N, N)
             return all_pairs if hidden is None else all_pairs.masked_fill(hidden, HIDDEN)
+        # Autograd copies whole what is changed through a view, twice: the rows are a tensor of their own.
         if hidden is None:
-            dense = values.new_zeros(H, B, N, N)
+            rows = values.new_zeros(H, B * N * N)
         else:  # no pair that is near has such an atom
-            dense = (hidden.to(values.dtype) * HIDDEN).expand(H, B, N, N).contiguous()
-        places = self.places.expand(H, len(self.places))
-        return dense.view(H, -1).scatter_(1, places, values.T).view(H, B, N, N)
+            rows = (hidden.to(values.dtype) * HIDDEN).expand(H, B, N, N).reshape(H, -1)
+        return rows.scatter_(1, self.places.expand(H, len(self.places)), values.T).view(H, B, N, N)
 
     def ragged(self, values: Tensor) -> Tensor:
         """Values (K, H) of the pairs of a packed batch at their places, (H, R), 0 elsewhere."""

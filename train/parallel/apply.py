@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from math import ceil
 from typing import Any, Final, TypeVar
 
 import torch
@@ -77,11 +78,9 @@ def _default(dtype: torch.dtype) -> Iterator[None]:
 
 def recompute(model: AffinityTransformer, parallel: ParallelConfig) -> None:
     """Make layers compute their activations again in backward instead of keeping them."""
-    every = {"none": 0, "layers": parallel.checkpoint_every, "selective": 1, "full": 1}[
-        parallel.checkpointing
-    ]
+    share = parallel.recomputed_layers
     for i, (name, layer) in enumerate(model.layers.items()):
-        if every and i % every == 0:
+        if ceil((i + 1) * share) > ceil(i * share):  # spread evenly; the first is one of them
             model.layers[name] = checkpoint_wrapper(
                 layer, context_fn=_keep_products if parallel.checkpointing == "selective" else noop_context_fn
             )

@@ -70,7 +70,7 @@ def line(config: TrainConfig, size: int, rows: int = 1) -> Line:
     """Trace a step with few layers, and with some more."""
     parallel, layers = config.parallel, config.model.layers
     stages = parallel.pipeline * parallel.stages_each
-    every = parallel.checkpoint_every if parallel.checkpointing == "layers" else 1
+    every = parallel.recomputed_layers.denominator  # layers after which the choice repeats
     low = 2 * stages if stages > 1 else -(-(parallel.prefetch + 2) // every) * every
     high = low + (stages if stages > 1 else every)
     if high >= layers:
@@ -182,8 +182,8 @@ class Estimator:
 
     def _kept(self, config: TrainConfig, checkpointing: Recomputing) -> Traced:
         """Bytes with this way of checkpointing."""
-        if checkpointing == "layers":  # every k-th layer keeps what full keeps, the others what none keeps
-            share = 1 / config.parallel.checkpoint_every
+        if checkpointing == "layers":  # so many keep what full keeps, the others what none keeps
+            share = float(replace(config.parallel, checkpointing=checkpointing).recomputed_layers)
             return combined(
                 lambda v: v[0] + share * (v[1] - v[0]),
                 self._kept(config, "none"), self._kept(config, "full"),

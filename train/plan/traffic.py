@@ -24,7 +24,7 @@ AGAIN = {"none": 0.0, "selective": 0.1, "full": 1 / 3}
 
 def recomputed(parallel: ParallelConfig) -> float:
     """What is computed again, as a share of forward and backward together."""
-    return AGAIN.get(parallel.checkpointing, AGAIN["full"] / parallel.checkpoint_every)
+    return AGAIN.get(parallel.checkpointing, AGAIN["full"] * float(parallel.recomputed_layers))
 
 
 def bubble(parallel: ParallelConfig) -> float:
