@@ -7,6 +7,8 @@ by a tuple of integers that says what it is for.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +21,23 @@ def words(n: int, *key: int) -> NDArray[np.uint64]:
 def permutation(n: int, *key: int) -> NDArray[np.int64]:
     """Return 0 .. n-1 in random order, shape (n,), a pure function of ``key``."""
     return np.argsort(words(n, *key), kind="stable").astype(np.int64, copy=False)
+
+
+def order_by(*keys: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Return the stable order by the first key, then the second, ...; keys are not negative, shape (n,).
+
+    As :func:`numpy.lexsort` has it, several times faster: keys and place become one number if 64 bits do.
+    """
+    place = np.arange(len(keys[0]))
+    bits = [int(key.max(initial=0)).bit_length() for key in (*keys, place)]
+    if sum(bits) > 64:
+        return np.lexsort(keys[::-1])
+    packed = np.zeros(len(place), np.uint64)
+    for key, width in zip((*keys, place), bits, strict=True):
+        packed <<= np.uint64(width)
+        packed |= key.astype(np.uint64)
+    packed.sort()
+    return (packed & np.uint64((1 << bits[-1]) - 1)).astype(np.int64)
 
 
 def uniforms(n: int, *key: int) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
@@ -30,6 +30,7 @@ from .gather import Gather
 from .kept import arrays_of, block_of, name_of
 from .order import Rows, share
 from .pool import Pool, Room
+from .promise import Promise, promise
 
 if TYPE_CHECKING:
     from .stream import Stream
@@ -79,8 +80,8 @@ class _Window:
     pool: Pool | None = None
     region: dict[int, int] = field(default_factory=dict)  # block -> its place in the pool
     slots: list[Rows] = field(default_factory=list)  # of each step's rows in the pool
-    landed: dict[int, Future[None]] = field(default_factory=dict)  # block -> when it is in the pool
-    ready: Future[Gather] | None = None
+    landed: dict[int, Promise[None]] = field(default_factory=dict)  # block -> when it is in the pool
+    ready: Promise[Gather] | None = None
 
 
 class ReadAhead:
@@ -102,20 +103,13 @@ class ReadAhead:
         if self.threads is not None:
             self.threads.shutdown(wait=True, cancel_futures=True)
 
-    def submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Do some work in a thread, or now if there are none; what it raises comes out of the future."""
-        if self.threads is not None:
-            return self.threads.submit(work, *args, **kwargs)
-        future: Future[T] = Future()
-        try:
-            future.set_result(work(*args, **kwargs))
-        except Exception as error:
-            future.set_exception(error)
-        return future
+    def submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Promise[T]:
+        """Do some work in a thread, or now if there are none."""
+        return promise(self.threads, work, *args, **kwargs)
 
     def batches(self, step: int) -> Iterator[Batch]:
         """Yield this rank's batches from ``step`` on."""
-        ready: deque[Future[Batch]] = deque()
+        ready: deque[Promise[Batch]] = deque()
         plans = (self.plan(w, step) for w in range(self._window_of(step), self.order.n_windows))
         windows = (plan for plan in plans if plan is not None)
         before, window = None, next(windows, None)
@@ -130,7 +124,8 @@ class ReadAhead:
             for i in range(n):
                 if following is not None and i >= late:  # its blocks, evenly over the batches of this one
                     if following.pool is None:
-                        wait(ready if late < self.ahead else ())
+                        for batch in ready if late < self.ahead else ():
+                            batch.exception()
                         self.release(before, window)
                         self.place(following, window, spare=len(window.needs))
                     self.read(following, following.needs[share(len(following.needs), i - late, n - late)])
@@ -168,7 +163,10 @@ class ReadAhead:
                 sizes.append(len(rows))
         if not steps:
             return None
-        needs, of = np.unique(self.blocks_of(np.concatenate(steps)), return_inverse=True)
+        blocks = self.blocks_of(np.concatenate(steps))
+        there = np.zeros(len(self.stream.blocks.first_complex), np.bool_)
+        there[blocks] = True
+        needs, of = np.flatnonzero(there), (np.cumsum(there) - 1)[blocks]
         if not len(needs):  # no rows for this rank: any block says what an empty batch looks like
             needs = self.blocks_of(next(window.batches()))[:1]
         return _Window(numbers, steps, sizes, needs, of)
@@ -279,7 +277,7 @@ class ReadAhead:
         return Batch(columns, index, window.sizes[i], window.numbers[i], self.order.epoch)
 
 
-def _copy(landed: Future[None], old: Pool, there: int, new: Pool, here: int) -> None:
+def _copy(landed: Promise[None], old: Pool, there: int, new: Pool, here: int) -> None:
     """A block that two windows share, where there is a new pool."""
     landed.result()
     new.land(here, old.block(there))

@@ -8,13 +8,15 @@ batches are the same for any number of them, and a run resumes by its step numbe
 Within a lane complexes are shuffled over a *window* (a run of complexes of the lane, whole steps long),
 then sorted into buckets of similar length; the steps of a window are then put in random order, the same
 in every lane, so that all ranks meet batches of similar length at the same time. Windows and lanes are
-cut at complexes, not at blocks, so that all lanes have the same length to within one complex: a block at
-a cut is read by both sides.
+cut at complexes, not at blocks, so that all lanes have the same length to within one complex.
 
 How many lanes and how long a window follows from the batch size and the number of complexes:
 a window is ``WINDOW`` complexes or ``WINDOW_STEPS`` batches, whichever is more, and there are as many
 lanes as still leave each of them ``LANE_BLOCKS`` blocks a window, and divide the batch. A small data set
 is one window and one lane: a perfect shuffle.
+
+Every second lane is read from its end: so two lanes meet the block that lies across their border in the same
+window, and it is read once.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
-from ..permutation import permutation, uniforms
+from ..format.block import ragged_rows
+from ..permutation import order_by, permutation, uniforms, words
 
 Rows = NDArray[np.int64]
 Shuffle = Literal["global", "local", "none"]
@@ -38,6 +41,7 @@ LANE_BLOCKS: Final = 2  # a lane's share of a window, so that its batches mix bl
 STEPS_PER_BUCKET: Final = 4  # batches of similar length that exchange complexes at random
 MAX_BUCKETS: Final = 32  # finer buckets would save less than 1 % of padding
 
+_SPARE_BITS: Final = 24  # of random words, so that lane, word and place are one number to sort by
 _DEAL, _SHUFFLE, _STEPS, _LOCAL, _DRAW = range(5)  # what a permutation is for, part of its seed
 
 
@@ -137,53 +141,62 @@ class Order:
             within = np.lexsort((permutation(len(cuts), _LOCAL, self.seed, self.epoch), lane))
             first, size = first[within], size[within]
         self._first, self._ends = first, np.cumsum(size)
+        self._begins = self._ends - size
 
     def part(self, rank: int, world_size: int) -> Rows:
         """Rows of the lanes that a rank's share of every batch lies in: the same in all epochs if "local"."""
         lo, hi = rank * self.lanes // world_size, -(-(rank + 1) * self.lanes // world_size)
-        return self.rows[self._members(int(self._edges[lo]), int(self._edges[hi]))]
+        return self.rows[self._members(self._edges[[lo]], self._edges[[hi]])]
 
-    def _members(self, lo: int, hi: int) -> Rows:
+    def _members(self, lo: Rows, hi: Rows) -> Rows:
         """Members (indices of ``rows``) at the positions lo .. hi of the lanes laid end to end."""
-        if hi <= lo:
-            return np.zeros(0, np.int64)
-        a, b = np.searchsorted(self._ends, [lo, hi - 1], side="right")
-        begin = np.concatenate([[0], self._ends])[a : b + 1]
-        here = np.maximum(begin, lo)
-        size = np.minimum(self._ends[a : b + 1], hi) - here
-        base = self._first[a : b + 1] + here - begin - (np.cumsum(size) - size)
-        return np.repeat(base, size) + np.arange(hi - lo)
+        lo, hi = lo[hi > lo], hi[hi > lo]
+        first, last = (np.searchsorted(self._ends, at, side="right") for at in (lo, hi - 1))
+        runs = ragged_rows(first, last - first + 1)
+        begin, end = (np.repeat(at, last - first + 1) for at in (lo, hi))
+        begin = np.maximum(self._begins[runs], begin)
+        size = np.minimum(self._ends[runs], end) - begin
+        return ragged_rows(self._first[runs] + begin - self._begins[runs], size)
 
     def window(self, w: int) -> Window:
         """Return the batches of window w, 0 <= w < n_windows."""
         first = w * self.window_steps
         steps = max(min(len(self) - first, self.window_steps), 0)
         share = self.batch_size // self.lanes
-        last = w == self.n_windows - 1
-        turn = permutation(steps, _STEPS, self.seed, self.epoch, w)
-        body, tail = np.empty((steps, self.lanes, share), np.int64), []
-        for lane in range(self.lanes):
-            lo = int(self._edges[lane]) + first * share
-            members = self._members(lo, int(self._edges[lane + 1]) if last else lo + steps * share)
-            if self.shuffle != "none":
-                members = members[permutation(len(members), _SHUFFLE, self.seed, self.epoch, w, lane)]
-                head = members[: steps * share]
-                body[:, lane] = head[self._buckets(head, steps)].reshape(steps, share)[turn]
-            else:
-                body[:, lane] = members[: steps * share].reshape(steps, share)
-            tail.append(members[steps * share :])
-        rows = self.rows[body.reshape(steps, self.batch_size)]
-        return Window(first, rows, self.rows[np.concatenate(tail)])
+        full = steps * share
+        lo, hi = self._stretches(first * share, full, w)
+        sizes = hi - lo
+        members, lane = self._members(lo, hi), np.repeat(np.arange(self.lanes), sizes)
+        if self.shuffle != "none":
+            drawn = words(len(members), _SHUFFLE, self.seed, self.epoch, w) >> np.uint64(_SPARE_BITS)
+            members = members[order_by(lane, drawn)]
+        head = np.arange(len(members)) - np.repeat(np.cumsum(sizes) - sizes, sizes) < full
+        body = members[head].reshape(self.lanes, full)
+        if self.shuffle != "none":
+            body = self._bucketed(body, steps)
+        body = body.reshape(self.lanes, steps, share).swapaxes(0, 1)
+        if self.shuffle != "none":
+            body = body[permutation(steps, _STEPS, self.seed, self.epoch, w)]
+        return Window(first, self.rows[body.reshape(steps, self.batch_size)], self.rows[members[~head]])
 
-    def _buckets(self, members: Rows, steps: int) -> Rows:
-        """Order that puts members of similar length together, at random within a bucket of some steps."""
+    def _stretches(self, done: int, size: int, w: int) -> tuple[Rows, Rows]:
+        """Positions of window w in each lane, of which ``done`` went before; the last takes what is left."""
+        begin, end = self._edges[:-1], self._edges[1:]
+        sizes = end - begin - done if w == self.n_windows - 1 else np.full(self.lanes, size)
+        lo = np.where(np.arange(self.lanes) % 2, end - done - sizes, begin + done)
+        return lo, lo + sizes
+
+    def _bucketed(self, body: Rows, steps: int) -> Rows:
+        """Members of each lane, (lanes, n), those of similar length together: as they come in a bucket."""
         buckets = min(steps // STEPS_PER_BUCKET, MAX_BUCKETS)
         if buckets < 2:
-            return np.arange(len(members))
-        step = np.arange(len(members)) // (len(members) // steps)
-        bucket = np.empty(len(members), np.int64)
-        bucket[np.argsort(self.lengths[members], kind="stable")] = step * buckets // steps
-        return np.argsort(bucket, kind="stable")
+            return body
+        lanes, n = body.shape
+        lane, flat = np.repeat(np.arange(lanes), n), body.reshape(-1)
+        bucket = np.empty(len(flat), np.int64)
+        step = np.arange(n) // (n // steps)
+        bucket[order_by(lane, self.lengths[flat])] = np.tile(step * buckets // steps, lanes)
+        return flat[order_by(lane, bucket)].reshape(lanes, n)
 
     def batch(self, step: int) -> Rows:
         """Return the data set rows of the global batch at ``step``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from .order import Order, Rows, Shuffle, draw
 __all__ = ["Stream", "StreamOptions"]
 
 PLAIN = StreamOptions()
+VERSION: Final = 2  # of the order of an epoch
 
 
 class Stream:
@@ -106,10 +107,15 @@ class Stream:
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the consumer is: a few numbers, the same on every rank."""
-        return {"version": 1, "step": self.step, "epoch": self.epoch, **self._identity()}
+        return {"version": VERSION, "step": self.step, "epoch": self.epoch, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go where ``state`` says; UsageError if it is of a stream with another order."""
+        if state.get("version") != VERSION:
+            raise UsageError(
+                f"this state has version {state.get('version')!r}, here it is {VERSION}: the order of an "
+                "epoch has changed since; go on at the beginning of an epoch with set_epoch"
+            )
         for name, mine in self._identity().items():
             if state.get(name) != mine:
                 raise UsageError(

@@ -19,6 +19,7 @@ class MemoryBlocks:
         whole = stack(self.complexes)
         self.first_complex = np.arange(0, n, block_size)
         self.blocks = [whole.slice(i, min(i + block_size, n)) for i in range(0, n, block_size)]
+        self.widest = Room.widest([Room.of(b) for b in self.blocks])
         self.lengths = whole.counts["atom"]
         self.rows = np.arange(n)
         self.reads, self.expected, self.broken = [], [], broken
@@ -27,7 +28,7 @@ class MemoryBlocks:
         self.expected.append(block)
 
     def room(self, keys):
-        return Room.widest([Room.of(b) for b in self.blocks])
+        return self.widest
 
     def read(self, block, keys=None, raw=False, fetch=None, out=None):
         if block == self.broken:

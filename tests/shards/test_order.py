@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holoshard.shards.errors import UsageError
+from holoshard.shards.permutation import order_by
 from holoshard.shards.read.order import Order, draw, share
 
 
@@ -69,8 +70,8 @@ def test_the_same_arguments_give_the_same_order_and_others_another():
 
 
 def test_the_order_is_pinned():
-    """A change here breaks the resume of runs that others have begun: raise the format's minor version."""
-    assert make(n=24, block=4, batch_size=6, window=12, lanes=2).batch(1).tolist() == [2, 3, 1, 9, 7, 8]
+    """A change here breaks the resume of runs that others have begun: raise stream.VERSION."""
+    assert make(n=24, block=4, batch_size=6, window=12, lanes=2).batch(1).tolist() == [12, 13, 3, 16, 18, 17]
 
 
 def test_data_set_order():
@@ -96,6 +97,26 @@ def test_lanes_are_whole_for_ranks_that_divide_them():
         blocks = [set((batches[:, share(64, r, world)] // 64).ravel()) for r in range(world)]
         shared = sum(map(len, blocks)) - len(set.union(*blocks))
         assert shared < world
+
+
+def test_lanes_meet_the_blocks_at_their_borders_together():
+    """A block across the border of two lanes is in one window, or in two that follow each other."""
+    order = make(n=64 * 61, block=64, batch_size=64, window=512, lanes=4)
+    assert order.n_windows > 5
+    seen = {}
+    for w in range(order.n_windows):
+        for block in np.unique(order.window(w).rows // 64).tolist():
+            seen.setdefault(block, []).append(w)
+    assert len(seen) == 61
+    assert all(windows[-1] - windows[0] <= 1 for windows in seen.values())
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(*[st.integers(0, 2**k) for k in (3, 20, 62)]), max_size=50))
+def test_order_by_is_lexsort(keys):
+    columns = np.array(keys, np.int64).reshape(-1, 3).T
+    for chosen in (columns, columns[:2]):  # the last key leaves no room for the others in 64 bits
+        assert np.array_equal(order_by(*chosen), np.lexsort(chosen[::-1]))
 
 
 def test_local_shuffle_keeps_the_blocks_of_a_rank():
