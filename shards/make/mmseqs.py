@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
+from .owner import scratch
 
 log = logging.getLogger("holoshard")
 
@@ -58,10 +58,10 @@ def chain_clusters(chains: Sequence[str]) -> NDArray[np.int64]:
     leader = np.arange(len(chains))
     if not len(chains):
         return leader
-    with tempfile.TemporaryDirectory(prefix="holoshard-") as folder:
-        out = Path(folder) / "out"
-        fasta = _fasta(Path(folder) / "chains.fasta", chains, range(len(chains)))
-        _call("easy-cluster", fasta, str(out), str(Path(folder) / "work"), *OPTIONS)
+    with scratch(PROGRAM) as folder:
+        out = folder / "out"
+        fasta = _fasta(folder / "chains.fasta", chains, range(len(chains)))
+        _call("easy-cluster", fasta, str(out), str(folder / "work"), *OPTIONS)
         for line in Path(f"{out}_cluster.tsv").read_text(encoding="ascii").splitlines():
             first, member = map(int, line.split("\t"))
             leader[member] = first
@@ -74,11 +74,11 @@ def chain_identities(
     """For each asked chain: the distinct chains that are related to it (itself among them), and how much."""
     found = {i: {i: 1.0} for i in asked}
     if len(asked):
-        with tempfile.TemporaryDirectory(prefix="holoshard-") as folder:
-            query = _fasta(Path(folder) / "asked.fasta", chains, asked)
-            target = _fasta(Path(folder) / "chains.fasta", chains, range(len(chains)))
-            out = Path(folder) / "out.tsv"
-            _call("easy-search", query, target, str(out), str(Path(folder) / "work"), *SEARCH,
+        with scratch(PROGRAM) as folder:
+            query = _fasta(folder / "asked.fasta", chains, asked)
+            target = _fasta(folder / "chains.fasta", chains, range(len(chains)))
+            out = folder / "out.tsv"
+            _call("easy-search", query, target, str(out), str(folder / "work"), *SEARCH,
                   "-a", "--max-seqs", str(max(len(chains), 300)),
                   "--format-output", "query,target,nident")  # fmt: skip
             for line in out.read_text(encoding="ascii").splitlines():

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -60,6 +61,22 @@ def beside(path: Path) -> Iterator[Path]:
         yield temporary
     finally:
         release(temporary)
+
+
+@contextmanager
+def scratch(name: str) -> Iterator[Path]:
+    """A folder for the files of another program, in a folder of this user below that of temporary files.
+
+    It goes in the end; what killed runs left there goes now. WriteError if it cannot be made.
+    """
+    mine = Path(tempfile.gettempdir()) / f"holoshard-{os.getuid()}"
+    with suppress(OSError):  # said below
+        mine.mkdir(mode=0o700, exist_ok=True)
+    if mine.is_symlink() or (mine.exists() and mine.stat().st_uid != os.getuid()):
+        raise WriteError(f"{mine} belongs to somebody else; set TMPDIR to another folder")
+    with beside(mine / name) as folder:
+        folder.mkdir()
+        yield folder
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +28,7 @@ from .files import file_sha256, size_of
 from .finish import write_frame
 from .generations import STAGE, commit
 from .index import IndexColumns
-from .owner import release
+from .owner import beside, release
 from .spool import ShardSpool
 from .staging import begin, claimed, finish
 
@@ -47,17 +48,18 @@ class PartInfo:
 def write_part(
     path: Path, complexes: Iterable[Complex], *, block_size: int = BLOCK_SIZE, codecs: Codecs | None = None
 ) -> PartInfo:
-    """Write complexes as one HDF5 shard file, atomically; an older file of that name is replaced.
+    """Write complexes as one HDF5 shard file, atomically; an older file of that name is replaced, and
+    what killed runs left of it removed.
 
     Every complex is checked (FormatError). The same complexes give the same bytes. Memory: one block
     of complexes and up to 16 MiB of packed ones.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    spool = ShardSpool(path.parent, block_size, codecs or Codecs())
-    seen: set[str] = set()
-    try:
+    with (
+        beside(path) as temporary,
+        closing(ShardSpool(path.parent, block_size, codecs or Codecs())) as spool,
+    ):
+        seen: set[str] = set()
         for group in _groups(complexes, block_size):
             for c in group:
                 check(c)
@@ -70,9 +72,6 @@ def write_part(
         os.replace(temporary, path)
         sync(path.parent)
         return info
-    finally:
-        spool.close()
-        temporary.unlink(missing_ok=True)
 
 
 class DatasetWriter:

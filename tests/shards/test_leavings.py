@@ -6,6 +6,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,11 +14,11 @@ import pytest
 from random_complexes import random_complexes
 
 from holoshard.__main__ import main
-from holoshard.shards.errors import UsageError, WriteError
+from holoshard.shards.errors import FormatError, UsageError, WriteError
 from holoshard.shards.export.folder import export
 from holoshard.shards.make.convert import convert
 from holoshard.shards.make.leakage import write_table
-from holoshard.shards.make.owner import said_of
+from holoshard.shards.make.owner import said_of, scratch
 from holoshard.shards.make.pack import pack
 from holoshard.shards.make.repair import repair
 from holoshard.shards.make.writer import write_part
@@ -55,6 +56,33 @@ def test_killed_exports_and_conversions_leave_nothing_for_ever(made, tmp_path):
         run()
         assert [p.name for p in tmp_path.iterdir()] == [name]
         shutil.rmtree(tmp_path / name)
+
+
+def test_a_killed_part_goes_with_the_next_of_its_name(tmp_path):
+    assert killed(tmp_path / "a.h5").is_dir()
+    write_part(tmp_path / "a.h5", random_complexes(2))
+    assert [p.name for p in tmp_path.iterdir()] == ["a.h5"]
+    with pytest.raises(FormatError, match="twice"):
+        write_part(tmp_path / "b.h5", [*random_complexes(1), *random_complexes(1)])
+    assert [p.name for p in tmp_path.iterdir()] == ["a.h5"]
+
+
+def test_files_of_another_program_go_though_the_run_was_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with scratch("program") as folder:
+        assert folder.is_dir()
+        assert folder.parent.stat().st_mode & 0o077 == 0
+    left = killed(folder.parent / "program")
+    with scratch("program") as folder:
+        assert not left.exists()
+    assert list(folder.parent.iterdir()) == []
+    folder.parent.rmdir()
+    folder.parent.symlink_to(tmp_path)
+    with pytest.raises(WriteError, match="TMPDIR"), scratch("program"):
+        pass
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/nowhere")
+    with pytest.raises(WriteError, match="cannot be written"), scratch("program"):
+        pass
 
 
 def test_a_killed_repair_does_not_block_shard(made, tmp_path):
