@@ -82,6 +82,8 @@ def embedded_ligand(
         packed = np.zeros((len(found.row), 4), np.uint8)
         packed[:] = s.name[rows[found.row]].view(np.uint8).reshape(-1, 8)[:, :4]
         repairs = (*found.repairs, code) if code else found.repairs
+        if not code and entry is not None and _is_cut(receptor, residues, names, entry):
+            repairs = tuple(dict.fromkeys((*repairs, "atoms_missing")))
         return replace(found, name=packed, row=rows[found.row], repairs=repairs)
     hint = (
         ""
@@ -113,6 +115,38 @@ def _entry_of(receptor: Receptor, residue: int, title: str) -> BondTable | None:
     atoms = slice(int(s.residue_start[residue]), int(s.residue_start[residue + 1]))
     names = [n.decode("latin-1") for n in s.name[atoms].tolist()]
     return s.definitions[title].entry(title, names, s.element[atoms])
+
+
+def _is_cut(
+    receptor: Receptor, residues: NDArray[np.int64], names: tuple[str, ...], entry: BondTable
+) -> bool:
+    """True if a heavy atom is missing that leaves where a bond to another residue is made, and there is none.
+
+    An acid without its OXT, the end of many a peptide, would pass for an aldehyde without a word.
+    """
+    gone = entry.leaving & (entry.element != 1) & ~np.isin(entry.atom_names, names)
+    if not gone.any():
+        return False
+    s = receptor.structure
+    ends = [
+        atom for pair in (*bonds_out(receptor, residues), *bonds_among(receptor, residues)) for atom in pair
+    ]
+    for r in residues.tolist():
+        ends += [receptor.carbonyl[r]] * bool(receptor.joined[r])
+        ends += [receptor.amide[r]] * bool(r and receptor.joined[r - 1])
+    place = {int(r): f"{k}:" if len(residues) > 1 else "" for k, r in enumerate(residues)}
+    bonded = {
+        place[owner] + s.name[atom].decode("latin-1")
+        for atom in map(int, ends)
+        if (owner := int(s.residue[atom])) in place
+    }
+    free = {
+        atom
+        for pair in entry.bond_atoms.tolist()
+        for atom, other in (pair, pair[::-1])
+        if gone[atom] and entry.element[other] != 1 and entry.atom_names[other] not in bonded
+    }
+    return bool(free)
 
 
 def _by_geometry(

@@ -60,7 +60,9 @@ ARTEFACTS: Final = frozenset({
     "BME", "DTT", "DTU", "DTV", "DTD", "TCE", "HED", "MTL", "TFA", "TCA", "LDA", "BOG", "BNG", "HTG",
     "LMT", "LMU", "DMU", "DDQ", "C8E", "C10", "SDS", "CHT", "OLA", "OLB", "OLC", "MYS", "D10", "D12",
     "UND", "DD9", "OCT", "NON", "UNX", "UNL", "UNK", "CM5", "SPM", "SPD", "PUT", "GLY", "ALA", "BET",
-    "SAR",
+    "SAR", "1PG", "AE3", "AE4", "P4C", "JEF", "7PG", "PIG", "PGF", "P2K", "CE1", "CE9", "CXE", "OTE", "N8E",
+    "DR6", "B7G", "HSG", "SOG", "UMQ", "MA4", "HTO", "DET", "C15", "OES", "LI1", "144", "1PS", "LCP", "BF4",
+    "SE4", "MOO", "2PO", "D1D", "PPI", "EEE", "ETF", "SBT",
 })  # fmt: skip
 COFACTORS: Final = frozenset({
     "HEM", "HEC", "HEA", "HEB", "HAS", "NAD", "NAI", "NAP", "NDP", "FAD", "FDA", "FMN", "SAM", "SAH",
