@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import operator
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, overload
@@ -19,6 +17,7 @@ from ..format.manifest import Manifest
 from ..format.records import complex_at, texts_of
 from .blocks import BlockReader
 from .fetch import Fetch
+from .recent import BlockCache
 from .remote import fetch_for, is_remote, open_remote
 from .source import open_source
 
@@ -51,7 +50,7 @@ class Dataset(Sequence[Complex]):
 
     def __init__(self, reader: BlockReader, cache_bytes: int = CACHE_BYTES) -> None:
         self.reader = reader
-        self._cache = _BlockCache(reader, cache_bytes)
+        self._cache = BlockCache(reader, cache_bytes)
         self._columns: dict[str, NDArray[Any]] = {}
 
     @property
@@ -70,23 +69,37 @@ class Dataset(Sequence[Complex]):
     @overload
     def __getitem__(self, index: int) -> Complex: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Complex]: ...
-    def __getitem__(self, index: int | slice) -> Complex | list[Complex]:
-        """The complex at a row, or a list of them for a slice."""
+    def __getitem__(self, index: slice | Sequence[int] | NDArray[np.integer[Any]]) -> list[Complex]: ...
+    def __getitem__(
+        self, index: int | slice | Sequence[int] | NDArray[np.integer[Any]]
+    ) -> Complex | list[Complex]:
+        """The complex at a row, or a list of them for a slice or several rows, in their order.
+
+        A complex is unpacked with its block. Of several rows each block is unpacked once, so asking for many
+        at random is far quicker at once than one by one.
+        """
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
+        if isinstance(index, list | tuple | np.ndarray) and np.ndim(index) == 1:
+            rows = [self._row(i) for i in index]
+            found = {row: complex_at(*self.block_of(row)) for row in sorted(set(rows))}
+            return [found[row] for row in rows]
+        return complex_at(*self.block_of(self._row(index)))
+
+    def _row(self, index: Any) -> int:
+        """A row from the beginning; IndexError if there is none."""
         try:
             row = operator.index(index)
         except TypeError:
             raise TypeError(
-                f"a data set is indexed by a row or a slice, not {index!r}; dataset.select([id]) gives the "
+                f"a data set is indexed by rows or a slice, not {index!r}; dataset.select([id]) gives the "
                 "rows of ids, dataset.ids() all ids, dataset.column(name) a column"
             ) from None
         if row < 0:
             row += len(self)
         if not 0 <= row < len(self):
             raise IndexError(f"row {index} of a data set of {len(self)} complexes")
-        return complex_at(*self.block_of(row))
+        return row
 
     def block_of(self, row: int) -> tuple[Block, int]:
         """The decoded block of a row, raw, kept for a while, and the complex's place in it."""
@@ -238,41 +251,3 @@ class Dataset(Sequence[Complex]):
     def __repr__(self) -> str:
         splits = ", ".join(f"{name} {n}" for name, n in self.splits.items())
         return f"<Dataset {self.reader.source.root}: {len(self)} complexes ({splits})>"
-
-
-class _BlockCache:
-    """The blocks that were used last, decoded, up to a number of bytes."""
-
-    def __init__(self, reader: BlockReader, max_bytes: int) -> None:
-        self.reader, self.max_bytes = reader, max_bytes
-        self._clear()
-
-    def _clear(self) -> None:
-        self._lock, self._n_bytes = threading.Lock(), 0
-        self._blocks: OrderedDict[int, Block] = OrderedDict()
-
-    def get(self, number: int) -> Block:
-        """A block with all its fields."""
-        with self._lock:
-            if number in self._blocks:
-                self._blocks.move_to_end(number)
-                return self._blocks[number]
-        block = self.reader.read(number, raw=True)  # smaller, and a complex takes little of it
-        with self._lock:
-            if number not in self._blocks:
-                self._blocks[number] = block
-                self._n_bytes += _size(block)
-            while self._n_bytes > self.max_bytes and len(self._blocks) > 1:
-                self._n_bytes -= _size(self._blocks.popitem(last=False)[1])
-        return block
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"reader": self.reader, "max_bytes": self.max_bytes}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.reader, self.max_bytes = state["reader"], state["max_bytes"]
-        self._clear()
-
-
-def _size(block: Block) -> int:
-    return sum(a.nbytes for a in block.columns.values())

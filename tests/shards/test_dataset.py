@@ -15,6 +15,7 @@ from random_complexes import assert_same, random_complexes
 
 from holoshard import open_dataset
 from holoshard.shards.errors import FormatError, MissingExtraError, UsageError
+from holoshard.shards.format.records import complex_at
 from holoshard.shards.make.writer import write_part
 from holoshard.shards.read import source as source_module
 
@@ -51,6 +52,25 @@ def test_slices(dataset, complexes):
     assert [c.id for c in dataset[10:60:7]] == [c.id for c in complexes[10:60:7]]
     assert [c.id for c in dataset[::-30]] == [c.id for c in complexes[::-30]]
     assert dataset[95:] == []
+
+
+@pytest.mark.parametrize("as_rows", [list, tuple, np.array])
+def test_several_rows_at_once(dataset, complexes, as_rows):
+    wanted = [70, 3, -1, 3, 15, 69]
+    reads = []
+    read = dataset.reader.read
+    dataset.reader.read = lambda block, *rest, **options: reads.append(block) or read(block, *rest, **options)
+    dataset._cache.max_bytes = 1
+    found = dataset[as_rows(wanted)]
+    for c, i in zip(found, wanted, strict=True):
+        assert_same(c, complexes[i])
+    assert len(reads) == len(set(reads)) < len(wanted)
+    assert dataset[[]] == []
+    with pytest.raises(IndexError, match="row 90"):
+        dataset[as_rows([0, 90])]
+    for wrong in ([0.5], ["c00000"], np.ones(90, bool)):
+        with pytest.raises(TypeError, match="indexed by rows or a slice"):
+            dataset[wrong]
 
 
 def test_a_complex_is_its_own_memory(dataset, complexes):
@@ -151,7 +171,19 @@ def test_the_cache_keeps_to_its_size(dataset):
     cache.max_bytes = 1
     list(map(dataset.__getitem__, range(0, 90, 16)))
     assert len(cache._blocks) == 1
-    assert cache._n_bytes == sum(a.nbytes for b in cache._blocks.values() for a in b.columns.values())
+    ((block, n_bytes),) = cache._blocks.values()
+    assert cache._n_bytes == n_bytes >= sum(a.nbytes for a in block.columns.values())
+
+
+def test_a_block_that_is_held_keeps_its_memory(dataset, complexes):
+    """The cache unpacks into the memory of blocks that have left it, once nobody looks at them."""
+    dataset._cache.max_bytes = 1
+    held = dataset.block_of(0)
+    before = held[0].columns["position"].copy()
+    for i in range(len(dataset)):
+        assert_same(dataset[i], complexes[i])
+    assert_same(complex_at(*held), complexes[0])
+    assert np.array_equal(held[0].columns["position"], before)
 
 
 def total(dataset):
