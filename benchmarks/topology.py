@@ -2,8 +2,8 @@
 
 Each node is a process in a namespace of its own, behind the bridge of its rack; the racks meet in a spine,
 and a token bucket (tc tbf) caps their links both ways. Processes are forked from one that has torch loaded.
-The model is that of train/levels.py: the time without a cap, and bytes that cross over the cap. Needs Linux,
-root, ip and tc.
+The model is that of train/levels.py: the time without a cap, bytes that cross over the cap, and what of them
+travels while the processes that share a core pack in turn. Needs Linux, root, ip and tc.
 
 time_model_error      largest error of the model over the ways of exchanging
 two_level_over_flat   time of two levels over that of one ring, ranks dealt over racks in turn
@@ -34,7 +34,7 @@ import torch.distributed as dist
 from holoshard.train.compress.replicas import GroupReplicas
 from holoshard.train.compress.sign import Sign
 from holoshard.train.compress.two_level import make_exchange, two_level
-from holoshard.train.levels import WAYS, crossing_seconds
+from holoshard.train.levels import WAYS, exchange_seconds
 from holoshard.train.topology import Topology
 
 RACKS, EACH = 4, 4
@@ -84,7 +84,7 @@ def cap(mbit: float) -> None:
     """Hold the links between racks and spine to a rate, both ways."""
     for rack in range(RACKS):
         for end in (f"up{rack}", f"down{rack}"):
-            shell(f"tc qdisc add dev {end} root tbf rate {mbit}mbit burst 16kb latency 2s")
+            shell(f"tc qdisc add dev {end} root tbf rate {mbit}mbit burst 4kb latency 2s")
 
 
 def ways(dealt: bool, rank: int, n: int) -> dict[str, Callable[[int], Any]]:
@@ -166,13 +166,13 @@ def measure(dealt: bool, n: int, mbit: float, repeat: int) -> dict[str, dict[str
             for child in children:
                 os.waitpid(child, 0)
     rate = mbit * 1e6 / 8 * PAYLOAD
-    where, table = topology(dealt), {}
-    for way in WAYS:
-        counts = WAYS[way](where, list(range(NODES)), n)
+    where, ranks, table = topology(dealt), range(NODES), {}
+    turns = max(1, NODES // len(os.sched_getaffinity(0)))
+    for way, count in WAYS.items():
         free = found["free", way]
         table[way] = {
-            "cross_mb": counts["cross"] / 1e6, "free": free, "capped": found["capped", way],
-            "model": free + crossing_seconds(where, counts, rate),
+            "cross_mb": count(where, ranks, n)["cross"] / 1e6, "free": free, "capped": found["capped", way],
+            "model": exchange_seconds(where, ranks, way, n, rate, free, turns),
         }  # fmt: skip
     return table
 
@@ -199,7 +199,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--dealt", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    n, repeat = (200_000, 1) if given.quick else (given.values, given.repeat)
+    n, repeat = (200_000, 5) if given.quick else (given.values, given.repeat)
     if given.dealt is not None:
         print(json.dumps(measure(bool(given.dealt), n, given.mbit, repeat)))
         return

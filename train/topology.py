@@ -6,7 +6,8 @@ Two sources. A ``topology.toml``::
     r1 = ["node[01-04]"]
     r2 = ["node[05-07]", "node09"]
 
-or Slurm: what ``scontrol show topology`` prints, whose lowest switches are taken for racks.
+above which ``rack_gb_per_s = 12.5`` may say what a rack's link carries either way; or Slurm: what ``scontrol
+show topology`` prints, whose lowest switches are taken for racks.
 """
 
 from __future__ import annotations
@@ -133,6 +134,26 @@ def racks_of_toml(text: str, source: str = "topology.toml") -> dict[str, str]:
             f'{source}: expected a table [racks] with lines such as r1 = ["node[01-04]"]: {error}'
         ) from error
     return _invert(lists, source)
+
+
+def rack_speed(source: str) -> float | None:
+    """Bytes a second of a rack's link either way, as a topology.toml states it; None where nobody does.
+
+    Raises
+    ------
+    ConfigError : it is not a number above 0
+    """
+    if source == "slurm":
+        return None
+    try:
+        value = tomllib.loads(Path(source).read_text(encoding="utf-8")).get("rack_gb_per_s")
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{source}: {error}") from error
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-6 <= value <= 1e12:
+        raise ConfigError(f"{source}: rack_gb_per_s = {value!r}, expected GB a second, a number above 0")
+    return value * 1e9
 
 
 def racks_of_slurm(text: str) -> dict[str, str]:

@@ -9,7 +9,15 @@ from holoshard.shards.errors import ConfigError
 from holoshard.train.compress.sign import Sign
 from holoshard.train.config import ModelConfig
 from holoshard.train.configfile import parse_config
-from holoshard.train.levels import describe, flat, of_config, packed, text_of_levels, two_level
+from holoshard.train.levels import (
+    describe,
+    exchange_seconds,
+    flat,
+    of_config,
+    packed,
+    text_of_levels,
+    two_level,
+)
 from holoshard.train.model.transformer import parameter_count
 from holoshard.train.topology import (
     Topology,
@@ -105,7 +113,8 @@ def test_bytes_by_level():
     assert two["cross"] == 4 * 4 * 2 * 3 / 4 * 4 * n / 4
     assert two["rack"] == 4 * (4 * 2 * 3 / 4 * 4 * n)
     one = packed(topology, group, n, Sign())
-    assert one["cross"] == 16 * 12 * 2 * Sign().packed_size(n // 16)
+    chunk = Sign().packed_size(n // 16)
+    assert one["cross"] == 16 * 12 * chunk + 4 * 15 * chunk  # from everyone to everyone, then a ring
     # A ring in the order of ranks that are dealt over racks crosses at every step.
     dealt = [i * 4 % 15 for i in range(15)] + [15]
     assert flat(topology, dealt, n)["cross"] > 3 * flat(topology, group, n)["cross"]
@@ -113,6 +122,23 @@ def test_bytes_by_level():
     assert two_level(uneven, [0, 1, 2], n, flat) == flat(uneven, [0, 1, 2], n)
     assert not is_even([[0, 1], [2]])
     assert not is_even([[0], [1]])
+
+
+def test_what_travels_while_others_pack_costs_no_time():
+    topology, n, speed = four_racks(gpus=1), 64 * 1024, 1e5
+    group = topology.order()
+    chunk = Sign().packed_size(n // 16)
+    early, late = 16 * 12 * chunk / 4 / speed, 4 * 15 * chunk / 4 / speed
+
+    def seconds(way, free, turns):
+        return exchange_seconds(topology, group, way, n, speed, free, turns)
+
+    assert seconds("1-bit", 10.0, 1) == pytest.approx(10 + early + late)
+    assert seconds("1-bit", 10.0, 8) == pytest.approx(10 + early / 8 + late)
+    assert seconds("1-bit", 0.0, 8) == pytest.approx(early + late)
+    assert seconds("flat", 10.0, 8) == pytest.approx(10 + flat(topology, group, n)["cross"] / 4 / speed)
+    one_rack = Topology.of(["a", "b"], {"a": "r", "b": "r"})
+    assert exchange_seconds(one_rack, [0, 1], "flat", n, speed, 0.5) == 0.5
 
 
 def test_description():
@@ -136,6 +162,16 @@ def test_description_of_a_configuration(tmp_path):
     assert found["shard_groups"] == [[0, 1], [2, 3], [4, 5], [6, 7]]
     n = -(-parameter_count(ModelConfig()) // 2)
     assert found["bytes"]["flat"]["cross"] == pytest.approx(2 * 2 * (2 * 3 / 4 * 4 * n))
+    assert found["link_seconds"] == {}
+    path.write_text("rack_gb_per_s = 0.5\n" + TOML)
+    stated = of_config(parse_config(text, "x.toml"), per_node=2)
+    assert stated["link_seconds"]["flat"] == pytest.approx(found["bytes"]["flat"]["cross"] / 2 / 0.5e9)
+    assert "links, s" in text_of_levels(stated)
+    assert "links, s" not in text_of_levels(found)
+    path.write_text("rack_gb_per_s = -1\n" + TOML)
+    with pytest.raises(ConfigError, match=r"rack_gb_per_s = -1, expected GB a second"):
+        of_config(parse_config(text, "x.toml"), per_node=2)
+    path.write_text(TOML)
     with pytest.raises(ConfigError, match="expected a divisor of the 8 processes"):
         of_config(parse_config(text.replace("replicate = 4", "replicate = 3"), "x.toml"), per_node=2)
 

@@ -59,7 +59,7 @@ class Pairs(NamedTuple):
         if hidden is None:
             rows = values.new_zeros(H, B * N * N)
         else:  # no pair that is near has such an atom
-            rows = (hidden.to(values.dtype) * HIDDEN).expand(H, B, N, N).reshape(H, -1)
+            rows = (hidden.to(values.dtype) * HIDDEN).expand(H, B, N, N).reshape(H, B * N * N).contiguous()
         return rows.scatter_(1, self.places.expand(H, len(self.places)), values.T).view(H, B, N, N)
 
     def ragged(self, values: Tensor) -> Tensor:
