@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ...shards.errors import StructureError
 from .columns import find_lines, read_columns
 from .components import component
-from .structure import Header, Structure, assemble, expand, flatten, links_of
+from .structure import Header, Structure, to_utf8, assemble, expand, flatten, links_of
 
 _ATOM: Final = int.from_bytes(b"ATOM", "little")
 _HETATM: Final = int.from_bytes(b"HETA", "little")
@@ -40,11 +40,13 @@ _MONTHS: Final = {name: i + 1 for i, name in enumerate((
 
 
 class _Lines:
-    """Where the lines of a file begin and end, which record each is, and which are the atoms of it."""
+    """Where the lines of a file begin and end, which record each is, and which are the atoms of it; whether
+    all is ASCII without carriage returns.
+    """
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.start, self.length, self.record = find_lines(np.frombuffer(data, np.uint8))
+        self.start, self.length, self.record, self.plain = find_lines(np.frombuffer(data, np.uint8))
         self.is_atom = (self.record == _ATOM) | (self.record == _HETATM)
         over = ((self.record & np.uint32(0xFFFFFF)) == _END).nonzero()[0]
         for line in over.tolist():  # END closes the file, ENDMDL a model
@@ -80,9 +82,16 @@ def read_pdb(data: bytes, name: str, assembly: str) -> Structure:
     StructureError
         ``parse_failed``, ``format_mismatch`` (free columns, as PQR has them), ``structure_bad_coordinates``.
     """
-    if b"\r" in data:
+    lines, decoded = _Lines(data), False
+    if not lines.plain:
+        data, decoded = to_utf8(data)
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    lines = _Lines(data)
+        lines = _Lines(data)
+    found = _read(data, lines, name, assembly)
+    return replace(found, repairs=(*found.repairs, "text_decoded")) if decoded else found
+
+
+def _read(data: bytes, lines: _Lines, name: str, assembly: str) -> Structure:
     n_models, repairs = 1, []
     if ((lines.record == _MODEL) | (lines.record == _ENDMDL)).any():
         data, n_models, late = _first_model(data, lines)
@@ -100,10 +109,11 @@ def read_pdb(data: bytes, name: str, assembly: str) -> Structure:
 
 def _read_strict(lines: _Lines, n_models: int, repairs: tuple[str, ...]) -> Structure | None:
     """The file by its columns, all lines at once; None if one of them is not as the format says."""
-    start, length = lines.start[lines.is_atom], lines.length[lines.is_atom]
+    atoms = lines.is_atom.nonzero()[0]
+    start, length = lines.start.take(atoms), lines.length.take(atoms)
     if length.min() < 66:
         return None
-    columns = read_columns(lines.data, start, length, lines.record[lines.is_atom] == _HETATM)
+    columns = read_columns(lines.data, start, length, lines.record.take(atoms) == _HETATM)
     if columns is None:
         return None
     parsed = _parse(_header_text(lines), "the header")

@@ -217,22 +217,21 @@ def read_structure(data: bytes, name: str, assembly: str = "") -> Structure:
         from .binary import structure_from_bcif
 
         found = structure_from_bcif(data, name, assembly)
+    elif kind == "pdb":
+        from .pdb import read_pdb
+
+        found = read_pdb(data, name, assembly)
     else:
-        data, decoded = _as_utf8(data)
-        if kind == "pdb":
-            from .pdb import read_pdb
+        from .mmcif import read_mmcif
 
-            found = read_pdb(data, name, assembly)
-        else:
-            from .mmcif import read_mmcif
-
-            found = read_mmcif(data, name, assembly)
+        data, decoded = to_utf8(data)
+        found = read_mmcif(data, name, assembly)
         if decoded:
             found = replace(found, repairs=(*found.repairs, "text_decoded"))
     return _checked(found, name)
 
 
-def _as_utf8(data: bytes) -> tuple[bytes, bool]:
+def to_utf8(data: bytes) -> tuple[bytes, bool]:
     """Content as UTF-8, and whether it had to be taken for Latin-1 instead."""
     if data.isascii():
         return data, False

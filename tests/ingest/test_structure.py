@@ -8,7 +8,7 @@ from pdbtext import atom_line, chain_lines, residue_lines
 
 from holoshard.ingest.read import pdb
 from holoshard.ingest.read.columns import find_lines
-from holoshard.ingest.read.structure import ATOM_COLUMNS, RESIDUE_COLUMNS, _as_utf8, read_structure, sniff
+from holoshard.ingest.read.structure import ATOM_COLUMNS, RESIDUE_COLUMNS, to_utf8, read_structure, sniff
 from holoshard.shards.errors import StructureError
 
 CIF_HEAD = """data_TEST
@@ -225,9 +225,14 @@ def test_the_strict_reader_steps_back_for_one_field_out_of_its_columns(column, t
 def test_lines_of_any_width_are_found(width, blank):
     lines = [line.ljust(90)[:width] for line in chain_lines(["ALA", "GLY"]).splitlines()]
     text = "\n".join(["REMARK", "", *[""] * blank, *lines])
-    start, length, record = find_lines(np.frombuffer(text.encode(), np.uint8))
+    start, length, record, plain = find_lines(np.frombuffer(text.encode(), np.uint8))
     assert [text[a : a + n] for a, n in zip(start.tolist(), length.tolist(), strict=True)] == text.split("\n")
     assert record[2 + blank :].tolist() == [int.from_bytes(b"ATOM", "little")] * 9
+    assert plain
+    for odd in ("\r", "\xe5"):  # wherever it stands
+        for at in (3, len(text) - 30, len(text) - 1):
+            spoiled = np.frombuffer((text[:at] + odd + text[at + 1 :]).encode("latin-1"), np.uint8)
+            assert not find_lines(spoiled)[3]
     found = strict(text)
     if width < 78:
         assert found is None  # no element, or half of one
@@ -247,7 +252,7 @@ def test_the_strict_reader_steps_back_where_atoms_of_a_residue_are_apart():
 
 def both_readers(data: bytes):
     """(strict, lenient) structures of a PDB file; (None, ...) if the strict one steps back."""
-    data = _as_utf8(data)[0].replace(b"\r\n", b"\n")
+    data = to_utf8(data)[0].replace(b"\r\n", b"\n")
     lines, n_models = pdb._Lines(data), 1
     if np.isin(lines.record, (pdb._MODEL, pdb._ENDMDL)).any():
         data, n_models, _ = pdb._first_model(data, lines)
