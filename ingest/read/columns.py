@@ -213,7 +213,7 @@ def _read(
 @kernel
 def _number(words: NDArray[np.uint64], numbers: NDArray[np.int16], at: int, whole: int, decimals: int) -> Any:
     """A number of three or four characters before its point and digits behind it, times a power of ten; _BAD
-    if it is anything but blanks, perhaps a minus, digits, a point, digits. Two characters are looked up at once.
+    if it is anything but blanks, perhaps a minus, digits, a point, digits. Two characters are one look-up.
     """
     head = np.int64(words[at] & np.uint64(0xFFFF))
     if whole == 3:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ...shards.errors import StructureError
 from .columns import find_lines, read_columns
 from .components import component
-from .structure import Header, Structure, to_utf8, assemble, expand, flatten, links_of
+from .structure import Header, Structure, assemble, expand, flatten, links_of, to_utf8
 
 _ATOM: Final = int.from_bytes(b"ATOM", "little")
 _HETATM: Final = int.from_bytes(b"HETA", "little")

@@ -8,7 +8,7 @@ from pdbtext import atom_line, chain_lines, residue_lines
 
 from holoshard.ingest.read import pdb
 from holoshard.ingest.read.columns import find_lines
-from holoshard.ingest.read.structure import ATOM_COLUMNS, RESIDUE_COLUMNS, to_utf8, read_structure, sniff
+from holoshard.ingest.read.structure import ATOM_COLUMNS, RESIDUE_COLUMNS, read_structure, sniff, to_utf8
 from holoshard.shards.errors import StructureError
 
 CIF_HEAD = """data_TEST
