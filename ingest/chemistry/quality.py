@@ -30,7 +30,8 @@ class Filters:
     min_occupancy
         Mean occupancy of the ligand's atoms, and of the pocket's.
     min_distance
-        Angstrom between the nearest heavy atoms of ligand and pocket: less is a clash.
+        Angstrom between the nearest heavy atoms of ligand and pocket, metals that it may coordinate left out:
+        less is a clash.
     max_distance
         The same distance: more is a ligand that floats away.
     max_missing

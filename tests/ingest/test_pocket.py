@@ -120,3 +120,16 @@ def test_a_bonded_atom_does_not_count_as_a_clash():
     near = find_pocket(found, probe, np.array([6], np.uint8), 8.0).nearest
     assert near == pytest.approx(1.5)
     assert find_pocket(found, probe, np.array([6], np.uint8), 8.0, bonded=[4]).nearest > 2.0
+
+
+@pytest.mark.parametrize(("gap", "clash"), [(2.0, False), (1.2, True)])
+def test_a_metal_that_the_ligand_coordinates_is_no_clash(gap, clash):
+    position, element = heavy_atoms("IBP", (0, 8, 0))
+    oxygen = position[np.flatnonzero(element == 8)[0]]
+    away = oxygen - position.mean(axis=0)
+    zinc = oxygen + away / np.linalg.norm(away) * gap
+    found = receptor(chain_lines(["ALA"] * 5) + atom_line("ZN", "ZN", "B", 1, zinc, "ZN", het=True))
+    pocket = find_pocket(found, position, element, 8.0)
+    metal = int(np.flatnonzero(found.structure.residue_name == b"ZN")[0])
+    assert metal in pocket.residues
+    assert (pocket.nearest < 2.0) is clash
