@@ -5,8 +5,8 @@ fsdp2_over_bare          the same in each of two processes with FSDP2, over the 
                          each, of the default batch of 32
 fsdp2_over_bare_at_8     with 8 rows each: what FSDP does is the same for all numbers of rows
 of_matmul_peak           forward and backward at 512 channels, float32, of the speed of a bare matrix product
-checkpoint_memory_saved  share of the peak memory saved by recomputing two layers of three; _second: every 2nd
-                         layer, _four: three of four, _full: all, _selective: all but maps that widen nothing
+checkpoint_memory_saved  share of the peak memory saved by recomputing two layers of three; _second: every
+                         second, _full: all, _selective: all but linear maps that widen nothing
 checkpoint_time          and its time, over that without; likewise
 padding                  places of an epoch's batches over the atoms in them
 data_wait                share of a run's time spent waiting for batches
@@ -196,7 +196,6 @@ def checkpointing(config: TrainConfig, batch: Tensors, n: int) -> dict[str, floa
         "none": ParallelConfig(),
         "": ParallelConfig(checkpointing="layers", checkpoint_every=1.5),
         "_second": ParallelConfig(checkpointing="layers"),
-        "_four": ParallelConfig(checkpointing="layers", checkpoint_every=4 / 3),
         "_selective": ParallelConfig(checkpointing="selective"),
         "_full": ParallelConfig(checkpointing="full"),
     }
@@ -232,7 +231,7 @@ def measure(data: Path, folder: Path, n: int) -> dict[str, Any]:
     batches = [batch for _, batch in zip(range(trainer.steps_per_epoch), trainer.batches(), strict=False)]
     found["of_matmul_peak"] = of_matmul_peak(batches[0], max(5, n // 4))
     deep = replace(config, model=replace(config.model, layers=8))
-    found |= checkpointing(deep, batches[0], max(5, n // 4))
+    found |= checkpointing(deep, batches[0], max(3, n // 4))
     real = sum(int(batch["atom_mask"].sum()) for batch in batches)
     found["padding"] = sum(batch["atom_mask"].numel() for batch in batches) / real
     short = replace(config, run=replace(config.run, steps=n + 10, log_every=5))
@@ -258,10 +257,10 @@ def main() -> None:
         worker(configuration(arguments.data, arguments.batch), arguments.worker, arguments.steps)
         return
     with tempfile.TemporaryDirectory() as folder:
-        data = arguments.data or sample(Path(folder), 256 if arguments.quick else 512)
+        data = arguments.data or sample(Path(folder), 128 if arguments.quick else 512)
         found = measure(data, Path(folder), 4 if arguments.quick else 40)
     for name, value in found.items():
-        print(f"{name:<24} {value:.3f}")
+        print(f"{name:<32} {value:.3f}")
     if arguments.json:
         print(json.dumps(found, sort_keys=True))
 
