@@ -67,7 +67,7 @@ class Flag(IntFlag):
     MULTI_MODEL = 1 << 3  # the file had more models than the first, which was used
     ZERO_OCCUPANCY = 1 << 4  # an atom that was kept has occupancy 0
     REPAIRED = 1 << 5  # text["repairs"] says what was mended
-    CLASH = 1 << 6  # a ligand heavy atom lies within 2 angstrom of a pocket heavy atom, unbonded; metals apart
+    CLASH = 1 << 6  # a ligand heavy atom lies within 2 angstrom of a pocket heavy atom but a metal, unbonded
     PREDICTED = 1 << 7  # the pose or the structure comes from a model, not from an experiment
 
 
