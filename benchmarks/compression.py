@@ -31,7 +31,7 @@ from holoshard.train.compress.adamw import ReplicatedAdamW
 from holoshard.train.compress.compressor import Compressor
 from holoshard.train.compress.eden import Eden
 from holoshard.train.compress.make import is_packed
-from holoshard.train.compress.onebit_adam import OneBitAdam
+from holoshard.train.compress.onebit_adam import LATEST, OneBitAdam
 from holoshard.train.compress.replicas import Replicas
 from holoshard.train.compress.sign import Sign
 from holoshard.train.compress.simulated import simulate
@@ -135,7 +135,10 @@ def optimizer_of(
         "feedback": scheme.feedback,
     }  # fmt: skip
     if scheme.onebit:
-        return OneBitAdam(*shared, **settings, warmup=round(scheme.warmup * config.run.steps))
+        steps = config.run.steps
+        return OneBitAdam(
+            *shared, **settings, warmup=round(scheme.warmup * steps), latest=round(LATEST * steps)
+        )
     return ReplicatedAdamW(*shared, **settings)
 
 

@@ -81,7 +81,9 @@ class Trainer:
         self.labels = read_labels(self.dataset, config)
         self.weight = torch.from_numpy(self.labels.weight).to(world.device)
         self.model = build_model(config, world, self.labels.mean, self.labels.sd)
-        self.optimizer = optimizer_of(self.model, config, world)
+        self.steps_per_epoch = len(training_stream(self.dataset, config, world, 0, 0))
+        self.last_step = config.run.steps or config.run.epochs * self.steps_per_epoch
+        self.optimizer = optimizer_of(self.model, config, world, self.last_step)
         self.exchange = self.optimizer if isinstance(self.optimizer, ReplicatedAdamW) else None
         self.tensors = training_tensors(self.model, self.optimizer)
         self.scale = LossScale.of(config.precision)
@@ -90,8 +92,6 @@ class Trainer:
             folder / "checkpoints", world, config.checkpoint.keep, config.checkpoint.background
         )
         self.reading = Reading(self.dataset, config, world)
-        self.steps_per_epoch = len(training_stream(self.dataset, config, world, 0, 0))
-        self.last_step = config.run.steps or config.run.epochs * self.steps_per_epoch
         self.heads = self.adaptive_heads()
         self.saved_step = -1
         self.clock = Clock()

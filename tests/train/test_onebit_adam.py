@@ -12,6 +12,7 @@ from worlds import config, largest_difference, metrics, run_world, train
 from holoshard.shards.errors import ConfigError
 from holoshard.train.compress.adamw import ReplicatedAdamW
 from holoshard.train.compress.eden import Eden
+from holoshard.train.compress.make import replicated
 from holoshard.train.compress.onebit_adam import FLOOR, OneBitAdam
 from holoshard.train.compress.sign import Sign
 from holoshard.train.compress.simulated import simulate
@@ -133,8 +134,8 @@ def test_a_tiny_variance_gets_a_floor_and_none_stays_put():
 def test_warmup_ends_by_itself_when_the_variance_is_steady():
     """Gradients of one size: steady after the first look; growing ones or a rising rate: not yet."""
 
-    def work(replicas, growth, rise):
-        model, optimizer = make(replicas)
+    def work(replicas, growth, rise, latest=0):
+        model, optimizer = make(replicas, latest=latest)
         for step in range(100):
             optimizer.param_groups[0]["lr"] = LR * (1 + rise * step)
             give_gradients(model, replicas.rank, replicas.size, step, scale=growth**step)
@@ -144,6 +145,20 @@ def test_warmup_ends_by_itself_when_the_variance_is_steady():
     assert simulate(2, lambda r: work(r, 1.0, 0.0)) in ([60, 60], [80, 80])  # looks every 20: beta2 is 0.95
     assert simulate(2, lambda r: work(r, 1.05, 0.0)) == [None, None]
     assert simulate(2, lambda r: work(r, 1.0, 0.1)) == [None, None]
+    assert simulate(2, lambda r: work(r, 1.05, 0.0, latest=50)) == [50, 50]
+    assert simulate(2, lambda r: work(r, 1.0, 0.1, latest=99)) == [99, 99]
+    assert simulate(2, lambda r: work(r, 1.0, 0.0, latest=99))[0] in (60, 80)
+
+
+def test_warmup_ends_halfway_at_the_latest():
+    config = parse_config("[optimizer]\nkind = 'onebit-adam'\n[parallel]\nreplicate = 2", "x.toml")
+    fixed = parse_config("[compression]\nwarmup = 7", "x.toml", ["--optimizer.kind", "onebit-adam",
+                                                                "--parallel.replicate", "2"])  # fmt: skip
+
+    def work(replicas):
+        return [replicated(two_layers(), c, replicas, {}, steps=41).end for c in (config, fixed)]
+
+    assert simulate(2, work) == [[20, 7], [20, 7]]
 
 
 def test_other_processes_begin_with_empty_buffers_and_a_warning(caplog):

@@ -15,15 +15,15 @@ from ..parallel.mesh import AXES, World
 from ..topology import is_even
 from .adamw import ReplicatedAdamW
 from .compressor import make_compressor
-from .onebit_adam import OneBitAdam
+from .onebit_adam import LATEST, OneBitAdam
 from .replicas import GroupReplicas, Replicas
 from .two_level import two_level
 
 log = logging.getLogger("holoshard")
 
 
-def optimizer_of(model: nn.Module, config: TrainConfig, world: World) -> torch.optim.AdamW:
-    """The optimizer that `config` asks for, in this process of `world`."""
+def optimizer_of(model: nn.Module, config: TrainConfig, world: World, steps: int) -> torch.optim.AdamW:
+    """The optimizer that `config` asks for, in this process of `world`, for a run of so many `steps`."""
     if not config.apart:
         return make_optimizer(model, config.optimizer)
     assert world.mesh is not None
@@ -31,7 +31,7 @@ def optimizer_of(model: nn.Module, config: TrainConfig, world: World) -> torch.o
         **world.sizes, "optimizer": config.optimizer.kind, "packing": config.packing,
         "bits": config.compression.bits,
     }  # fmt: skip
-    return replicated(model, config, replicas_of(world), layout)
+    return replicated(model, config, replicas_of(world), layout, steps)
 
 
 def replicas_of(world: World) -> GroupReplicas:
@@ -54,7 +54,7 @@ def replicas_of(world: World) -> GroupReplicas:
 
 
 def replicated(
-    model: nn.Module, config: TrainConfig, replicas: Replicas, layout: dict[str, Any]
+    model: nn.Module, config: TrainConfig, replicas: Replicas, layout: dict[str, Any], steps: int
 ) -> ReplicatedAdamW:
     """The optimizer of one of several replicas, whatever these are."""
     tensor = int(layout.get("tensor", 1)) > 1
@@ -70,7 +70,7 @@ def replicated(
     if optimizer.kind == "onebit-adam":
         return OneBitAdam(
             groups, replicas, packed, compressor, lr=lr, betas=betas, warmup=config.compression.warmup,
-            layout=layout,
+            latest=round(LATEST * steps), layout=layout,
         )  # fmt: skip
     # Signs alone are biased; EDEN is not, and does without buffers.
     feedback = config.packing == "sign"

@@ -24,6 +24,7 @@ from .replicas import Replicas
 from .two_level import TwoLevelExchange
 from .vector import flatten, unflatten
 
+LATEST: Final = 0.5  # share of a run's updates after which warm-up ends, steady or not
 STEADY: Final = 0.96  # ratio of the second moment's norms beyond which warm-up may end, as in the paper
 # Smallest second moment, as a share of its tensor's mean. All momenta of a block come back with one
 # magnitude; divided by the root of a far smaller second moment it would be a leap.
@@ -37,6 +38,7 @@ class OneBitAdam(ReplicatedAdamW):
     ----------
     warmup : updates before the second moment is frozen; 0 to wait until it is steady: until its 1-norm
         changed by less than 4 % in 1 / (1 - beta2) updates in which the learning rate did not rise
+    latest : updates after which it is frozen although it is not steady; 0 for never
     others : of :class:`.adamw.ReplicatedAdamW`
 
     Attributes
@@ -47,12 +49,13 @@ class OneBitAdam(ReplicatedAdamW):
     def __init__(
         self, groups: Iterable[dict[str, Any]], replicas: Replicas, packed: Sequence[Tensor],
         compressor: Compressor, *, lr: float, betas: tuple[float, float], feedback: bool = True,
-        warmup: int = 0, layout: dict[str, Any] | None = None,
+        warmup: int = 0, latest: int = 0, layout: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             groups, replicas, packed, compressor, lr=lr, betas=betas, feedback=feedback, layout=layout
         )
-        self.warmup, self.frozen_at = warmup, None if packed else 0
+        self.end, self.frozen_at = warmup or latest, None if packed else 0
+        self.looks = not warmup
         self.seen: tuple[float, float] | None = None  # norm of the second moment and lr when last looked at
         self.group_of = {p: group for group in self.param_groups for p in group["params"]}
 
@@ -104,11 +107,10 @@ class OneBitAdam(ReplicatedAdamW):
     def consider_freezing(self) -> None:
         """End the warm-up if it is time; the same decision in every process."""
         updates, group = self.updates, self.param_groups[0]
-        if self.warmup:
-            if updates >= self.warmup:
-                self.freeze()
+        if self.end and updates >= self.end:
+            self.freeze()
             return
-        if updates % round(1 / (1 - group["betas"][1])):
+        if not self.looks or updates % round(1 / (1 - group["betas"][1])):
             return
         norm, lr = self.norm_of_second_moments(), float(group["lr"])
         if self.seen is not None and lr <= self.seen[1] and _ratio(norm, self.seen[0]) >= STEADY:

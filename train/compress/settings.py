@@ -19,7 +19,8 @@ class CompressionConfig:
     bits: int = 1
     """Bits of a value with eden, 1 to 8."""
     warmup: int = 0
-    """Updates with exact gradients before onebit-adam packs; 0 to wait until its variance is steady."""
+    """Updates with exact gradients before onebit-adam packs; 0 until its variance is steady, at most half of
+    the run's."""
 
 
 def check_compression(config: TrainConfig, refuse: Callable[[str, str], None]) -> None:
