@@ -6,6 +6,7 @@ process is one of a world already.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -16,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from .stop import StopSignals
+
+log = logging.getLogger("holoshard")
 
 GRACE_S: Final = 30.0  # for the others to end after the first
 POLL_S: Final = 0.1
@@ -33,7 +36,7 @@ def launch(arguments: Sequence[str], nodes: int, per_node: int = 1) -> int:
 
     Returns
     -------
-    0 if all ended well, else the exit code of the first that did not
+    0 if all ended well, else the exit code or signal of the first that did not
     """
     size = nodes * per_node
     common = {
@@ -60,9 +63,12 @@ def wait(processes: Sequence[subprocess.Popen[bytes]], signals: StopSignals) -> 
     handed_on = False
     while True:
         codes = [process.poll() for process in processes]
-        failed = [code for code in codes if code]
+        failed = [(code, rank) for rank, code in enumerate(codes) if code]
         if failed:
-            return abs(failed[0])
+            code, rank = min(failed)  # a signal's is below 0: others fail because of who was killed
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            log.error("process %d of %d %s: the others are ended", rank, len(codes), how)
+            return abs(code)
         if all(code == 0 for code in codes):
             return 0
         if signals.received and not handed_on:
