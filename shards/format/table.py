@@ -155,13 +155,16 @@ def _check_shapes(layout: Layout, table: BlockTable) -> None:
     full = table.n_complexes[:-1] == layout.block_size
     if not full.all() or (n and not 1 <= table.n_complexes[-1] <= layout.block_size):
         raise FormatError(f"a block other than the last has not {layout.block_size} complexes")
-    if n == 0:
-        return
-    if table.rows.min() < 0 or table.rows.max() > MAX_BLOCK_BYTES:
+    check_rows(layout, table.rows)
+
+
+def check_rows(layout: Layout, rows: NDArray[Any]) -> None:
+    """FormatError if blocks of so many rows, (n_blocks, 4), cannot be or would take too much memory."""
+    if rows.min(initial=0) < 0 or rows.max(initial=0) > MAX_BLOCK_BYTES:
         raise FormatError("the block table has an impossible number of rows")
-    sizes = layout.unpacked_bytes(table.rows)
-    if sizes.max() > MAX_BLOCK_BYTES:
-        raise FormatError(f"a block unpacks to {sizes.max():.0f} bytes; {MAX_BLOCK_BYTES} are allowed")
+    largest = layout.unpacked_bytes(rows).max(initial=0)
+    if largest > MAX_BLOCK_BYTES:
+        raise FormatError(f"a block unpacks to {largest:.0f} bytes; {MAX_BLOCK_BYTES} are allowed")
 
 
 def table_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> BlockTable:

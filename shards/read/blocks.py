@@ -19,7 +19,7 @@ from ..format.block import Block, blank, ragged_rows
 from ..format.chunks import COUNT_KEYS, EMPTY, check_pieces, unpack_block
 from ..format.codec import from_fixed
 from ..format.container import Span
-from ..format.table import Places
+from ..format.table import Places, check_rows
 from .fetch import Fetch, Pread
 from .pool import Room
 from .source import Source, open_source
@@ -151,16 +151,19 @@ class BlockReader:
 
     def room(self, keys: Sequence[str]) -> Room:
         """What :meth:`read` unpacks these fields of the largest block to, if they stay raw."""
-        fields = self.source.manifest.fields
+        fields, manifest = self.source.manifest.fields, self.source.manifest
+        all_rows, of = self.source.rows(), np.array([s.layout for s in manifest.shards], np.int64)[self.shard]
         rooms = []
-        for i in range(len(self.source.manifest.shards)):
-            places = self.source.places(i)
-            chunk_rows = places.layout.chunk_rows
-            rows: dict[Axis, int] = {"complex": places.layout.block_size}
-            most = places.table.rows.max(axis=0, initial=0).tolist()
-            for axis, n in zip(RAGGED_AXES, most, strict=True):
-                rows[axis] = max(1, -(-n // chunk_rows[axis])) * chunk_rows[axis] if axis in chunk_rows else n
-            rooms.append(Room(rows, {key: places.layout.fields.get(key, fields[key]) for key in keys}))
+        for number, layout in enumerate(manifest.layouts):
+            mine = all_rows[of == number]
+            if not len(mine):
+                continue
+            check_rows(layout, mine)
+            rows: dict[Axis, int] = {"complex": layout.block_size}
+            for axis, n in zip(RAGGED_AXES, mine.max(axis=0).tolist(), strict=True):
+                chunk = layout.chunk_rows.get(axis, 1)
+                rows[axis] = max(1, -(-n // chunk)) * chunk
+            rooms.append(Room(rows, {key: layout.fields.get(key, fields[key]) for key in keys}))
         nothing: dict[Axis, int] = dict.fromkeys(("complex", *RAGGED_AXES), 0)
         return Room.widest(rooms or [Room(nothing, {key: fields[key] for key in keys})])
 

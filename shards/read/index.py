@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,25 +46,55 @@ class IndexFile:
             raise FormatError(f"{self.path}: {name} has {len(array)} rows, the manifest says {n}")
         return array
 
-    def table(self, shard: int) -> BlockTable:
-        """Block table of one shard; only its rows are read."""
+    def tables(self) -> Tables:
+        """Block tables of all shards."""
         shards, size = self.manifest.shards, self.manifest.block_size
         n_blocks = np.array([-(-s.n_complexes // size) for s in shards], np.int64)
         n_columns = np.array([len(self.manifest.layouts[s.layout].columns) for s in shards], np.int64)
+        n_bytes = self.manifest.index_bytes
         with self._open() as file:
-            n_chunks = read_array(file, "blocks/shard_chunks", self.manifest.index_bytes)
+            n_chunks = read_array(file, "blocks/shard_chunks", n_bytes)
             if n_chunks.shape != n_blocks.shape or n_chunks.dtype.kind != "i" or (n_chunks < 0).any():
                 raise FormatError(f"{self.path}: blocks/shard_chunks has not one number a shard")
-            arrays = {}
-            for name in ARRAYS:
-                counts = {"column_crc32": n_blocks * n_columns, "chunk_size": n_chunks}.get(
-                    name, n_blocks * WIDTHS.get(name, 1)
+            arrays = {name: read_array(file, f"blocks/{name}", n_bytes) for name in ARRAYS}
+        counts = {"column_crc32": n_blocks * n_columns, "chunk_size": n_chunks}
+        ends = {
+            name: np.cumsum([0, *counts.get(name, n_blocks * WIDTHS.get(name, 1)).tolist()])
+            for name in ARRAYS
+        }
+        for name, array in arrays.items():
+            if array.shape != (ends[name][-1],):
+                last = int(np.searchsorted(ends[name], array.size, side="right")) - 1
+                raise FormatError(
+                    f"{self.path}: blocks/{name} ends before shard {shards[last].name}"
+                    if array.ndim == 1 and last < len(shards)
+                    else f"{self.path}: blocks/{name} has not the size that the manifest's shards need"
                 )
-                start, count = int(counts[:shard].sum()), int(counts[shard])
-                rows = slice(start, start + count)
-                arrays[name] = read_array(file, f"blocks/{name}", self.manifest.index_bytes, rows)
-                if arrays[name].shape != (count,):
-                    raise FormatError(f"{self.path}: blocks/{name} ends before shard {shards[shard].name}")
-        arrays["rows"] = arrays["rows"].reshape(-1, len(RAGGED_AXES))
-        arrays["column_crc32"] = arrays["column_crc32"].reshape(-1, int(n_columns[shard]))
-        return table_from_arrays(arrays)
+        return Tables(arrays, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The block tables of all shards, one after the other, flat.
+
+    Attributes
+    ----------
+    arrays : name -> numbers
+    ends : name -> where each shard's numbers begin, and the last ones end
+    """
+
+    arrays: Mapping[str, NDArray[Any]]
+    ends: Mapping[str, NDArray[np.int64]]
+
+    def __getitem__(self, shard: int) -> BlockTable:
+        """That of one shard."""
+        parts = {n: a[self.ends[n][shard] : self.ends[n][shard + 1]] for n, a in self.arrays.items()}
+        n_blocks = len(parts["n_complexes"])
+        for name in ("rows", "column_crc32"):
+            parts[name] = parts[name].reshape(n_blocks, -1)
+        return table_from_arrays(parts)
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        """Rows of the ragged axes, (all blocks, 4)."""
+        return self.arrays["rows"].reshape(-1, len(RAGGED_AXES))

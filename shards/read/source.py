@@ -5,16 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from ..complex import RAGGED_AXES
 from ..errors import FormatError, UsageError
 from ..format.container import Container, container_named, container_of
 from ..format.manifest import MANIFEST, Manifest, ShardInfo, is_manifest, read_manifest
-from ..format.table import BlockTable, Places, place
-from .index import IndexFile
+from ..format.table import Places, place
+from .index import IndexFile, Tables
 
 
 @dataclass
@@ -69,12 +72,24 @@ class Source:
     def _index(self) -> IndexFile:
         return IndexFile(self.root / self.manifest.index_name, self.manifest)
 
+    def rows(self) -> NDArray[Any]:
+        """Rows of the ragged axes of all blocks, as the tables say, (n_blocks, 4)."""
+        if self.has_index:
+            return self._tables.rows
+        tables = [self.places(i).table.rows for i in range(len(self.manifest.shards))]
+        return np.concatenate([np.zeros((0, len(RAGGED_AXES)), np.int64), *tables])
+
+    @cached_property
+    def _tables(self) -> Tables:
+        # All at once: they take a tenth of what an order of all complexes takes, and each alone would be as
+        # many small reads.
+        return self._index.tables()
+
     def _read_places(self, shard: int) -> Places:
         info = self.manifest.shards[shard]
         path = self.path(shard)
         if self.has_index:
-            table: BlockTable = self._index.table(shard)
-            places = place(self.manifest.layouts[info.layout], table, self._limit(info))
+            places = place(self.manifest.layouts[info.layout], self._tables[shard], self._limit(info))
         else:
             _, places = self.container.open(path)
         if places.table.n_complexes.sum() != info.n_complexes:
