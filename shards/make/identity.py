@@ -24,6 +24,7 @@ Time grows with the square of the number of chains: of 2,000, a chain takes 20 m
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -83,13 +84,12 @@ def linked_chains(chains: Sequence[str]) -> Numbers:
     index, forest = WordIndex(chains), Forest(len(chains))
     for begin in range(0, len(chains), GROUP):
         some = range(begin, min(begin + GROUP, len(chains)))
-        ranked = {i: index.ranked(i, before=i).tolist() for i in some}
+        ranked = {i: iter(index.ranked(i, before=i).tolist()) for i in some}
         for most in (FIRST, TRIED - FIRST):
             pairs = list[tuple[int, int]]()
             for i in some:
-                apart = [j for j in ranked[i] if forest.root(j) != forest.root(i)]
-                pairs += [(i, j) for j in apart[:most]]
-                ranked[i] = apart[most:]
+                mine = forest.root(i)
+                pairs += islice(((i, j) for j in ranked[i] if forest.root(j) != mine), most)
             shares = identities([(chains[i], chains[j]) for i, j in pairs])
             for (i, j), share in zip(pairs, shares.tolist(), strict=True):
                 if share >= LINKED:
