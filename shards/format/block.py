@@ -47,9 +47,20 @@ class Block:
         """The complexes ``rows`` in that order, copied."""
         index: dict[Axis, NDArray[Any]] = {"complex": rows}
         for axis in RAGGED_AXES:
-            index[axis] = ragged_rows(self.starts[axis][rows], self.counts[axis][rows])
-        columns = {k: a[index[self.fields[k].axis]] for k, a in self.columns.items()}
+            if axis != "text":
+                index[axis] = ragged_rows(self.starts[axis][rows], self.counts[axis][rows])
+        columns = {
+            k: a[index[axis]] if (axis := self.fields[k].axis) in index else self._joined(a, axis, rows)
+            for k, a in self.columns.items()
+        }
         return Block.of(self.fields, columns, {a: c[rows] for a, c in self.counts.items()})
+
+    def _joined(self, column: NDArray[Any], axis: Axis, rows: NDArray[np.integer[Any]]) -> NDArray[Any]:
+        """Rows of some complexes piece by piece: for long pieces, such as text, quicker than row by row."""
+        starts = self.starts[axis][rows]
+        stops = starts + self.counts[axis][rows]
+        pieces = [column[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+        return np.concatenate(pieces) if pieces else column[:0].copy()
 
     def slice(self, start: int, stop: int) -> Block:
         """Complexes start to stop, as views."""

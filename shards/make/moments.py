@@ -35,10 +35,10 @@ class Moments:
         """Of integer positions, shape (n, 3)."""
         if not len(stored):
             return cls()
-        wide = stored.astype(np.int64)
+        axes = np.ascontiguousarray(stored.T, np.int64)  # an axis after the other: several times faster
         return cls(
-            len(stored), wide.sum(axis=0).tolist(), (wide * wide).sum(axis=0).tolist(),
-            np.abs(wide).max(axis=0).tolist(),
+            len(stored), axes.sum(axis=1).tolist(), [int(x @ x) for x in axes],
+            np.maximum(axes.max(axis=1), -axes.min(axis=1)).tolist(),
         )  # fmt: skip
 
     @classmethod
