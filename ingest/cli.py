@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -88,9 +89,10 @@ def ingest(
     layouts = {str(one.request.tree.path): one.source.name for one in chosen}
     unread = [str(one.request.tree.path / name) for one in chosen for name in one.unread]
     result = {**summary, "layouts": layouts, "unread_tables": unread, "out": str(out)}
+    result["labels_unused"] = len(found.unmet)
     if collect_refused:
         result["collected"] = collect(read(out), out)
-    print("\n".join(_lines(result, out)))
+    print("\n".join(_lines(result, out, found.unmet)))
     if not summary["kept"]:
         why = f"holoshard ledger {out} says why, one by one"
         if not summary["seen"]:
@@ -101,7 +103,7 @@ def ingest(
     return result
 
 
-def _lines(summary: dict[str, Any], out: Path) -> list[str]:
+def _lines(summary: dict[str, Any], out: Path, unmet: Sequence[str]) -> list[str]:
     """The end of a run, for people."""
     rate = summary["seen"] / max(summary["seconds"], 1e-9)
     labelled = f": {summary['labelled']} labelled, {summary['kept'] - summary['labelled']} without a pK"
@@ -124,6 +126,9 @@ def _lines(summary: dict[str, Any], out: Path) -> list[str]:
             f"warning: {sum(summary['unused_files'].values())} files belong to no complex: {said}; "
             "ingest them apart, or name another --layout"
         )
+    if unmet:
+        said = ", ".join(unmet[:3]) + ", ..." * (len(unmet) > 3)
+        lines.append(f"warning: {len(unmet)} ids of the labels are no complex here: {said}")
     if summary["unread_tables"]:
         lines.append(f"tables not read (why: see above): {', '.join(summary['unread_tables'])}")
     return [*lines, f"ledger: {out / 'ledger.parquet'}"]

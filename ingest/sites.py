@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
@@ -10,17 +12,22 @@ from numpy.typing import NDArray
 
 from ..shards.errors import StructureError
 from .chemistry.receptor import Receptor, as_receptor
-from .chemistry.select import ligand_sites
+from .chemistry.select import ligand_sites, main_compounds, site_name
 from .item import Item, Rejection
 from .pipeline import IngestOptions
 from .read.archive import load
 from .read.structure import Structure, read_structure
+from .sources.labels import pick
+from .sources.table import NAME
 from .task import site_item
 
 
 def find_sites(item: Item, options: IngestOptions) -> list[Item] | Rejection:
     """One item for each ligand of the item's structure, named ``id:chain:name:number``.
 
+    Labels of the item go to the one compound they can speak of: the one that a column such as ``ligand_name``
+    or ``het_code`` names, else the only one that is no common cofactor. Where several could be meant, none
+    gets them: a measurement must not land on the cofactor beside the drug.
     A biological assembly that the item asks for and the file does not list is the structure as deposited.
     """
     try:
@@ -39,8 +46,19 @@ def find_sites(item: Item, options: IngestOptions) -> list[Item] | Rejection:
     if not sites:
         said = f"{name} has no residue that can be a ligand: none but polymer, water, ions, artefacts"
         return Rejection(item.id, "ligand_missing", said)
-    names = dict.fromkeys(site_selector(receptor, site) for site in sites)
-    return [site_item(item, name) for name in names]
+    named = {site_selector(receptor, site): site_name(receptor, site) for site in sites}
+    measured = _measured(item, list(named.values()))
+    bare = replace(item, labels=())
+    return [site_item(item if compound in measured else bare, name) for name, compound in named.items()]
+
+
+def _measured(item: Item, compounds: Sequence[str]) -> Sequence[str]:
+    """The compounds that an item's labels may speak of."""
+    column = pick(list(item.columns), NAME)
+    words = re.split(r"[\s:,;|+-]+", item.columns[column].upper()) if column else []
+    stated = [name for name in compounds if any(word in words for word in name.upper().split("-"))]
+    found = stated or main_compounds(compounds)
+    return found if len(set(found)) == 1 else ()
 
 
 def _first_assembly(item: Item, data: bytes, name: str) -> tuple[Item, Structure]:

@@ -23,10 +23,13 @@ _MARKS: Final = str.maketrans("_-", "..")
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The number of items, and the files of known endings that belong to none of them, by ending."""
+    """The number of items; the files of known endings that belong to none of them, by ending; the ids of a
+    table of labels that belong to none.
+    """
 
     n_items: int
     unused: dict[str, int]
+    unmet: tuple[str, ...] = ()
 
 
 def survey(chosen: Sequence[Chosen], *, apart: bool = False) -> Survey:
@@ -48,7 +51,9 @@ def survey(chosen: Sequence[Chosen], *, apart: bool = False) -> Survey:
                 refused.add(item.id)
         if tree.is_walked:
             unused.update(map(_ending, left_over(tree.names, used, refused)))
-    return Survey(n_items, dict(unused.most_common()))
+    tables = [one.joined.unmet for one in chosen if one.joined is not None]
+    unmet = tuple(sorted(set.intersection(*tables))) if tables else ()
+    return Survey(n_items, dict(unused.most_common()), unmet)
 
 
 def refuse_another_source(items: Iterable[Item | Rejection], out: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -99,8 +100,8 @@ def choose_ligand(receptor: Receptor) -> NDArray[np.int64]:
         raise StructureError(
             "ligand_missing", "no residue can be a ligand: none but polymer, water, ions, artefacts"
         )
-    names = [_site_name(receptor, site) for site in sites]
-    free = [n for n in dict.fromkeys(names) if n not in COFACTORS] or list(dict.fromkeys(names))
+    names = [site_name(receptor, site) for site in sites]
+    free = main_compounds(names)
     if len(free) > 1:
         raise StructureError(
             "ligand_ambiguous",
@@ -109,7 +110,14 @@ def choose_ligand(receptor: Receptor) -> NDArray[np.int64]:
     return sites[names.index(free[0])]
 
 
-def _site_name(receptor: Receptor, site: NDArray[np.int64]) -> str:
+def main_compounds(names: Sequence[str]) -> list[str]:
+    """The different compounds among the names of ligand sites; cofactors only where there is nothing else."""
+    compounds = list(dict.fromkeys(names))
+    return [name for name in compounds if name not in COFACTORS] or compounds
+
+
+def site_name(receptor: Receptor, site: NDArray[np.int64]) -> str:
+    """The compound of a ligand site: its residues' names, joined by "-"."""
     names = receptor.structure.residue_name[site].tolist()
     return "-".join(n.decode("latin-1") for n in names)
 

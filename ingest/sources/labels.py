@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -195,7 +196,10 @@ def rows(frame: pl.DataFrame) -> Iterator[dict[str, str]]:
 
 
 class LabelTable:
-    """Labels by id, from a table that has no structure files: joined to another layout's items."""
+    """Labels by id, from a table that has no structure files: joined to another layout's items.
+
+    An id that differs in case alone is the same, as it is among PDB codes, unless two rows differ in no more.
+    """
 
     def __init__(self, path: Path) -> None:
         frame = read_table(Locator(path))
@@ -211,3 +215,17 @@ class LabelTable:
             name = row[key].strip()
             self.labels[name] = self.labels.get(name, ()) + columns.labels(row)
             self.columns.setdefault(name, row)
+        folded = Counter(name.lower() for name in self.labels)
+        self._folded = {name.lower(): name for name in self.labels if folded[name.lower()] == 1}
+        self._met: set[str] = set()
+
+    def find(self, id_: str) -> tuple[tuple[Label, ...], dict[str, str]]:
+        """Labels and columns of a complex, nothing if the table has none."""
+        name = id_ if id_ in self.labels else self._folded.get(id_.lower(), "")
+        self._met.add(name)
+        return self.labels.get(name, ()), self.columns.get(name, {})
+
+    @property
+    def unmet(self) -> set[str]:
+        """Ids that no complex was asked for yet."""
+        return set(self.labels) - self._met

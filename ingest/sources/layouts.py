@@ -59,8 +59,7 @@ class Chosen:
                 yield item
                 continue
             if self.joined is not None:
-                labels = self.joined.labels.get(item.id, ())
-                row = self.joined.columns.get(item.id, {})
+                labels, row = self.joined.find(item.id)
                 columns = {**item.columns, **row}
                 smiles = item.smiles or row.get(self.joined.smiles, "").strip()
                 item = replace(item, labels=labels or item.labels, columns=columns, smiles=smiles)

@@ -17,6 +17,7 @@ from holoshard.ingest.sources.layouts import items as all_items
 from holoshard.ingest.sources.source import Request
 from holoshard.ingest.sources.table import Table
 from holoshard.ingest.sources.tree import Tree
+from holoshard.ingest.survey import survey
 from holoshard.shards.errors import UsageError
 
 
@@ -140,6 +141,22 @@ def test_labels_by_id_are_joined_to_any_layout(tmp_path):
     assert found["1abc"].labels == (Label("Ki", ">", "10", "nM"), Label("Ki", "=", "20", "nM"))
     assert found["1abc"].columns["target"] == "T"
     assert found["2abc"].labels == ()
+
+
+def test_ids_of_labels_match_in_any_case_and_the_rest_is_told(tmp_path):
+    touch(
+        tmp_path,
+        "1abc/1abc_protein.pdb",
+        "1abc/1abc_ligand.sdf",
+        "2ABC/2ABC_protein.pdb",
+        "2ABC/2ABC_ligand.sdf",
+    )
+    table = tmp_path.parent / "cased.csv"
+    table.write_text("pdb,Ki (nM)\n1ABC,10\n2abc,20\n2Abc,30\n9xyz,40\n")
+    chosen = choose(tmp_path, labels=table)
+    found = {item.id: item.labels for item in chosen.items()}
+    assert found == {"1abc": (Label("Ki", "=", "10", "nM"),), "2ABC": ()}  # 2abc or 2Abc: nobody knows
+    assert survey([chosen]).unmet == ("2Abc", "2abc", "9xyz")
 
 
 LABELS = [
