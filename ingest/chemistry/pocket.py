@@ -108,20 +108,22 @@ def _around(
     low, high = np.empty(3), np.empty(3)
     for axis in range(3):
         low[axis], high[axis] = ligand[:, axis].min() - radius, ligand[:, axis].max() + radius
-    atoms, n = np.empty(len(position), np.int64), 0
+    atoms, places, n = np.empty(len(position), np.int64), np.empty((3, len(position))), 0
     for i in range(len(position)):
         x, y, z = position[i, 0], position[i, 1], position[i, 2]
         within = low[0] <= x <= high[0] and low[1] <= y <= high[1] and low[2] <= z <= high[2]
         if within and element[i] > 1 and not skip[residue[i]]:
-            atoms[n] = i
+            atoms[n], places[0, n], places[1, n], places[2, n] = i, x, y, z
             n += 1
     near, nearest = np.zeros(n, np.int64), np.full(n, np.inf)
-    for k in range(n):
-        x, y, z = position[atoms[k], 0], position[atoms[k], 1], position[atoms[k], 2]
-        for j in range(len(ligand)):
-            square = (x - ligand[j, 0]) ** 2 + (y - ligand[j, 1]) ** 2 + (z - ligand[j, 2]) ** 2
-            if square < nearest[k]:
-                near[k], nearest[k] = j, square
+    xs, ys, zs = places[0], places[1], places[2]
+    for j in range(len(ligand)):  # outside, so that several atoms are measured at once
+        x, y, z = ligand[j, 0], ligand[j, 1], ligand[j, 2]
+        for k in range(n):
+            square = (xs[k] - x) ** 2 + (ys[k] - y) ** 2 + (zs[k] - z) ** 2
+            closer = square < nearest[k]
+            near[k] = j if closer else near[k]
+            nearest[k] = square if closer else nearest[k]
     return atoms[:n].copy(), near, nearest
 
 
