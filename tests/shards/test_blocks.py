@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,6 +24,7 @@ from holoshard.shards.format.layout import MAX_BLOCK_BYTES
 from holoshard.shards.format.records import complex_at, stack
 from holoshard.shards.format.table import place
 from holoshard.shards.make.writer import write_part
+from holoshard.shards.read import index
 from holoshard.shards.read.blocks import BlockReader
 from holoshard.shards.read.dataset import open_dataset
 from holoshard.shards.read.fetch import Pread
@@ -149,6 +151,28 @@ def test_a_column_that_a_shard_lacks_is_blank(tmp_path, complexes):
     score = open_dataset(tmp_path / "set").column("score")
     assert np.isnan(score[:60]).all()
     assert (score[60:] == 1).all()
+
+
+def test_the_index_is_read_once_for_all_shards(tmp_path, complexes, monkeypatch):
+    write_dataset(tmp_path / "set", complexes, shard_bytes=1, block_size=10)
+    opened = []
+    read = index.open_file
+    monkeypatch.setattr(index, "open_file", lambda path: opened.append(path) or read(path))
+    reader = BlockReader(tmp_path / "set")
+    assert len(reader.source.manifest.shards) == 10
+    room = reader.room(["position"])
+    most = max(int(reader.read(b, ["element"]).counts["atom"].sum()) for b in range(reader.n_blocks))
+    assert most <= room.rows["atom"] < 2 * most
+    assert len(opened) == 1
+
+
+@pytest.mark.parametrize("rows", [-1, 1 << 40])
+def test_rows_that_cannot_be_are_refused_before_memory_is_taken(tmp_path, complexes, rows):
+    write_dataset(tmp_path / "set", complexes)
+    with h5py.File(tmp_path / "set" / "index.h5", "r+") as file:
+        file["blocks/rows"][0] = rows
+    with pytest.raises(FormatError, match="impossible number of rows"):
+        BlockReader(tmp_path / "set").room(["position"])
 
 
 def read_all(reader):
