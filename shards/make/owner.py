@@ -22,6 +22,7 @@ from ..errors import HoloshardError, WriteError
 from .files import remove
 
 SUFFIX: Final = ".owner"
+UNKNOWN: Final = 1  # when a process began
 FULL: Final = 1 << 20  # bytes free, or fewer: the disk is full
 LIBRARIES: Final = ("lmdb", "polars")  # that have errors of their own for a full disk
 
@@ -129,26 +130,29 @@ def _gone(note: Path) -> bool:
     try:
         told = json.loads(note.read_bytes())
         number, started = told["process"]
-        return bool(told["machine"] == _machine() and _process(int(number)) != [number, started])
+        found = _process(int(number))[1]
+        return bool(told["machine"] == _machine() and found not in (started, UNKNOWN))
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
 def _machine() -> str:
-    """Name and boot of this machine: after a restart all processes are gone."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    return f"{socket.gethostname()} {boot.read_text().strip() if boot.exists() else ''}"
+    """Name and boot of this machine, and the container: elsewhere a number is of another process."""
+    boot, space = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
+    words = [socket.gethostname(), boot.read_text().strip() if boot.exists() else ""]
+    return " ".join([*words, os.readlink(space) if space.exists() else ""])
 
 
 def _process(number: int) -> list[int]:
     """The process and when it began, which tells it from a later one of that number; 0 if it is gone."""
     try:
         os.kill(number, 0)
-        text = Path(f"/proc/{number}/stat").read_text()
-        return [number, int(text.rpartition(")")[2].split()[19])]  # field 22 of proc(5), starttime
     except ProcessLookupError:
         return [number, 0]
     except PermissionError:
-        return [number, 1]
-    except OSError:  # a system without /proc
-        return [number, 1]
+        pass  # it lives, and is another user's
+    try:
+        text = Path(f"/proc/{number}/stat").read_text()
+        return [number, int(text.rpartition(")")[2].split()[19])]  # field 22 of proc(5), starttime
+    except OSError:  # a system without /proc, or that hides the processes of others
+        return [number, UNKNOWN]

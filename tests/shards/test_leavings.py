@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from random_complexes import random_complexes
 from holoshard.__main__ import main
 from holoshard.shards.errors import FormatError, UsageError, WriteError
 from holoshard.shards.export.folder import export
+from holoshard.shards.make import owner
 from holoshard.shards.make.convert import convert
 from holoshard.shards.make.leakage import write_table
 from holoshard.shards.make.owner import said_of, scratch
@@ -83,6 +85,34 @@ def test_files_of_another_program_go_though_the_run_was_killed(tmp_path, monkeyp
     monkeypatch.setattr(tempfile, "tempdir", "/proc/nowhere")
     with pytest.raises(WriteError, match="cannot be written"), scratch("program"):
         pass
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_what_a_living_process_of_another_user_makes_is_left_alone(tmp_path, monkeypatch, hidden):
+    def kill(number, signal):
+        raise PermissionError
+
+    def stat(path):
+        raise PermissionError
+
+    owner.claim(tmp_path / ".a.7")
+    assert owner.stale(tmp_path, ".a.") == []
+    monkeypatch.setattr(owner.os, "kill", kill)
+    if hidden:
+        monkeypatch.setattr(owner.Path, "read_text", stat)
+        monkeypatch.setattr(
+            owner, "_machine", lambda: json.loads((tmp_path / ".a.7.owner").read_bytes())["machine"]
+        )
+    assert owner.stale(tmp_path, ".a.") == []
+
+
+def test_what_another_container_makes_is_left_alone(tmp_path, monkeypatch):
+    """Its processes have numbers of their own, of which none may be here."""
+    left = killed(tmp_path / "a")
+    monkeypatch.setattr(owner.os, "readlink", lambda path: "pid:[1]")
+    assert owner.stale(tmp_path, ".a.") == []
+    monkeypatch.undo()
+    assert owner.stale(tmp_path, ".a.") == [left]
 
 
 def test_a_killed_repair_does_not_block_shard(made, tmp_path):
