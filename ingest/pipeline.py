@@ -30,7 +30,7 @@ from .chemistry.pocket import Pocket, find_pocket
 from .chemistry.quality import NO_FILTERS, Filters, Qualities, check
 from .chemistry.receptor import Receptor, as_receptor
 from .chemistry.record import Parts, missing_share, to_complex
-from .chemistry.select import find_ligand
+from .chemistry.select import favour, find_ligand
 from .item import Item, Locator, Rejection
 from .read.archive import digest, load, stamp
 from .read.ligand import read_ligand
@@ -199,7 +199,7 @@ def _process(item: Item, options: IngestOptions, trace: Trace) -> Complex:
     own: NDArray[np.int64] | None = None
     if item.ligand is None:
         with trace.step("ligand"):
-            own = find_ligand(receptor, item.residue)
+            receptor, own = _asked_for(receptor, item, options)
             ligand = embedded_ligand(receptor, own, options.hydrogens, item.smiles)
             _refuse_perceived(ligand, item.residue or "the ligand", options)
     else:
@@ -225,6 +225,21 @@ def _process(item: Item, options: IngestOptions, trace: Trace) -> Complex:
             item, parts, affinity, pocket_radius=options.pocket, flags=_flags(item, parts, pocket, trace),
             files=trace.files, repairs=trace.repairs,
         )  # fmt: skip
+
+
+def _asked_for(receptor: Receptor, item: Item, options: IngestOptions) -> tuple[Receptor, NDArray[np.int64]]:
+    """The residues of the ligand; the file is read again where another residue took the place of it."""
+    try:
+        return receptor, find_ligand(receptor, item.residue)
+    except StructureError as error:
+        if error.reason != "ligand_missing" or not item.residue:
+            raise
+        whole = read_structure(load(item.structure), _name(item.structure), options.assembly)
+        favoured = favour(whole, item.residue)
+        if favoured is None:
+            raise
+    receptor = _completed(as_receptor(favoured), item)
+    return receptor, find_ligand(receptor, item.residue)
 
 
 def _affinity(item: Item, options: IngestOptions) -> Affinity:

@@ -59,6 +59,29 @@ def find_ligand(receptor: Receptor, selector: str) -> NDArray[np.int64]:
     return rows
 
 
+def favour(s: Structure, selector: str) -> Structure | None:
+    """A structure, its alternate locations not yet resolved, without residues of other names at the place of
+    the one that is asked for; None if there is no such residue, or none beside it.
+
+    Of two names at one place the likelier is kept, which need not be the ligand that was measured.
+    """
+    if "+" in selector:
+        return None
+    chain, name, number, insertion = parse_selector(selector)
+    fits = s.residue_name == name.encode("latin-1", "replace")
+    if number is not None:
+        fits &= (s.residue_number == number) & (s.residue_insertion == (ord(insertion) if insertion else 0))
+    if chain:
+        fits &= _in_chain(s, chain, fits)
+    if not fits.any():
+        return None
+    asked = int(np.flatnonzero(fits)[0])
+    rivals = ~fits & (s.residue_chain == s.residue_chain[asked])
+    for column in (s.residue_number, s.residue_insertion):
+        rivals &= column == column[asked]
+    return s.take(~rivals[s.residue]) if rivals.any() else None
+
+
 def parse_selector(selector: str) -> tuple[str, str, int | None, str]:
     """(chain, name, number, insertion code) of "A:FMN:150B"."""
     parts = [p.strip() for p in selector.split(":")]

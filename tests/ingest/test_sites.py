@@ -6,8 +6,9 @@ import pytest
 from pdbtext import chain_lines, residue_lines
 
 from holoshard.ingest.item import Item, Label, Locator, Rejection
-from holoshard.ingest.pipeline import IngestOptions
+from holoshard.ingest.pipeline import IngestOptions, process
 from holoshard.ingest.sites import find_sites
+from holoshard.shards.complex import Complex
 
 CHAIN = chain_lines(["ALA", "GLY", "SER", "VAL", "LEU", "THR"])
 DRUG = residue_lines("IBP", "B", 1, (8, 8, 5), het=True)
@@ -38,3 +39,26 @@ def test_a_label_goes_to_the_compound_it_can_speak_of(tmp_path, ligands, columns
     assert not isinstance(found, Rejection)
     assert sorted(one.id for one in found if one.labels == (LABEL,)) == labelled
     assert sorted(one.id for one in found if one.labels == ()) == bare
+
+
+def at_one_place(name: str, letter: str, occupancy: float) -> str:
+    lines = residue_lines(name, "B", 1, (8, 8, 5), het=True).splitlines()
+    return "".join(f"{line[:16]}{letter}{line[17:54]}{occupancy:6.2f}{line[60:]}\n" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("selector", "ligand"),
+    [("B:IBP:1", "IBP"), (":IBP:", "IBP"), ("B:BEN:1", "BEN"), ("", "BEN"), ("B:NAP:1", None)],
+)
+def test_the_ligand_that_is_asked_for_keeps_its_place(tmp_path, selector, ligand):
+    both = at_one_place("IBP", "A", 0.4) + at_one_place("BEN", "B", 0.6)
+    (tmp_path / "x.pdb").write_text(CHAIN + both + "END\n")
+    found = process(Item("x", Locator(tmp_path / "x.pdb"), residue=selector), IngestOptions())
+    if ligand is None:
+        assert isinstance(found, Rejection)
+        assert (found.reason, found.message) == ("ligand_missing", "no residue is 'B:NAP:1'")
+        return
+    assert isinstance(found, Complex)
+    assert found.text["ligand"] == ligand
+    assert found.occupancy[: found.n_ligand_atoms].max() == pytest.approx(0.4 if ligand == "IBP" else 0.6)
+    assert len(found.text["files"]) == 1
