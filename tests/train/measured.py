@@ -51,3 +51,34 @@ def peaks(text, rows, tracked):
         found["tracker"] = max(sum_["Total"] for sum_ in tracker.get_tracker_snapshot("peak").values())
     stop()
     return found
+
+
+def count_bytes(text, path):
+    """Bytes that FSDP's rings send from each process in a step, counted at its collectives, to a file."""
+    from torch import Tensor
+    from torch import distributed as dist
+
+    from holoshard.train.configfile import parse_config
+    from holoshard.train.parallel.apply import build_model
+    from holoshard.train.parallel.mesh import start, stop
+    from holoshard.train.plan.trace import empty_batch, run_step
+
+    config = parse_config(text, "test.toml")
+    world = start(config)
+    model = build_model(config, world, 0.0, 1.0).train()
+    sent = []
+
+    def counted(collective):
+        def run(*args, **kwargs):
+            whole = max((t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)), key=len)
+            sent.append(whole.nbytes * (world.size - 1) / world.size)
+            return collective(*args, **kwargs)
+
+        return run
+
+    for name in ("all_gather_single", "reduce_scatter_single"):
+        setattr(dist, name, counted(getattr(dist, name)))
+    run_step(model, empty_batch(1, 8), config.parallel.accumulate, config.parallel.keeps_gradients)
+    if world.is_first:
+        Path(path).write_text(str(sum(sent)))
+    stop()

@@ -7,17 +7,18 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
-from measured import measure
+from measured import count_bytes, measure
 from worlds import config, run_world
 
 from holoshard.__main__ import main
 from holoshard.train.config import ParallelConfig, TrainConfig
 from holoshard.train.configfile import parse_config
+from holoshard.train.model.transformer import parameter_count
 from holoshard.train.plan import advise
 from holoshard.train.plan.estimate import Estimator, line, peak
 from holoshard.train.plan.strategies import Cluster, strategies
 from holoshard.train.plan.trace import fake_processes
-from holoshard.train.plan.traffic import bubble, traffic
+from holoshard.train.plan.traffic import bubble, gathered_once, traffic
 
 LAYERS, DEEP, ROWS = 8, 16, 2
 OF_TWO = {
@@ -121,12 +122,22 @@ def test_traffic():
     full = traffic(small, 4)
     whole = traffic(replace(small, parallel=ParallelConfig(reshard="grad_op")), 4)
     hybrid = traffic(replace(small, parallel=ParallelConfig(replicate=2)), 4)
-    # Gathered twice and scattered once, or gathered once and scattered once.
-    assert full.shard == pytest.approx(1.5 * whole.shard)
+    # Gathered twice, the end of the model once, and scattered once; or gathered once and scattered once.
+    once = gathered_once(small.model) / parameter_count(small.model)
+    assert 0.1 < once < 0.2
+    assert full.shard == pytest.approx((1.5 - once / 2) * whole.shard)
     assert full.replicate == whole.replicate == 0
     assert hybrid.shard == pytest.approx(full.shard * (1 / 2) / (3 / 4))
-    assert hybrid.replicate == pytest.approx(hybrid.shard / 3)
+    assert hybrid.replicate == pytest.approx(hybrid.shard / (3 - once))
     assert traffic(small, 1).total == 0
+
+
+@pytest.mark.parametrize("parallel", [{}, {"accumulate": 2}, {"reshard": "grad_op"}], ids=str)
+def test_traffic_is_what_fsdp_sends(tmp_path, parallel):
+    wanted = text(parallel)
+    run_world(2, count_bytes, wanted, str(tmp_path / "sent"))
+    predicted = traffic(parse_config(wanted, "x"), 2).shard
+    assert float((tmp_path / "sent").read_text()) == pytest.approx(predicted, rel=0.005)
 
 
 def test_strategies_are_configurations_that_run():

@@ -2,17 +2,22 @@
 
 A ring all-gather or reduce-scatter of S bytes over n processes sends S (n - 1) / n from each, an all-reduce
 twice that (Thakur, Rabenseifner, Gropp, doi:10.1177/1094342005051521). FSDP gathers weights in forward and
-in backward and scatters gradients (doi:10.48550/arXiv.2304.11277). A tensor-parallel layer sums its tokens
-twice forward and twice backward (Megatron-LM, doi:10.48550/arXiv.1909.08053).
+in backward, those of the last layer and the head once for both, and scatters gradients
+(doi:10.48550/arXiv.2304.11277). A tensor-parallel layer sums its tokens twice forward and twice backward
+(Megatron-LM, doi:10.48550/arXiv.1909.08053).
 """
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
-from ..config import ParallelConfig, TrainConfig
+import torch
+
+from ..config import ModelConfig, ParallelConfig, TrainConfig
 from ..flops import training_flops
-from ..model.transformer import parameter_count
+from ..model.transformer import AffinityTransformer, parameter_count
+from ..parallel.apply import layers_of, shared_modules
 from ..parallel.mesh import axis_sizes
 from ..parallel.precision import DTYPES
 from .strategies import Cluster
@@ -69,6 +74,8 @@ def traffic(config: TrainConfig, size: int) -> Traffic:
     gathers = (parallel.accumulate if whole else 2 * pieces) if P > 1 else (1 if whole else 2) * pieces
     second = (parallel.reshard_size - 1) / parallel.reshard_size if parallel.reshard == "part" else ring
     gathered = parameters * width * ((ring + second) / 2 if gathers > pieces else ring) * gathers
+    if parallel.reshard == "full" and P == 1:
+        gathered -= pieces * gathered_once(model) / T * width * ring
     scatters = 1 if parallel.keeps_gradients else pieces
     tokens = config.data.batch_size / (R * S) * config.data.max_atoms * model.width * width
     return Traffic(
@@ -77,6 +84,16 @@ def traffic(config: TrainConfig, size: int) -> Traffic:
         tensor=4 * 2 * (T - 1) / T * tokens * model.layers / P,
         pipeline=2 * tokens * parallel.stages_each if P > 1 else 0.0,
     )
+
+
+@functools.cache
+def gathered_once(model: ModelConfig) -> int:
+    """Parameters of the last layer and the head, without what layers share: gathered once a piece."""
+    with torch.device("meta"):
+        made = AffinityTransformer(model)
+    shared = {id(p) for module in shared_modules(made) for p in module.parameters()}
+    own = (p for unit in (layers_of(made)[-1], made.head) for p in unit.parameters() if id(p) not in shared)
+    return sum(p.numel() for p in own)
 
 
 def step_seconds(config: TrainConfig, cluster: Cluster) -> float:
