@@ -106,8 +106,8 @@ def test_labels_that_no_complex_has_are_said(tmp_path, capsys, shared):
     (tmp_path / "in" / "one").symlink_to(shared / "data/real/layouts/pdbbind_style")
     (tmp_path / "labels.csv").write_text("pdb,Ki (nM)\n10GS,5\n1abc,6\n")
     code, result, said = call(
-        capsys, "ingest", tmp_path / "in", "--labels", tmp_path / "labels.csv", "--layout", "pdbbind", "--out",
-        tmp_path / "out", "--workers", 0,
+        capsys, "ingest", tmp_path / "in", "--labels", tmp_path / "labels.csv", "--layout", "pdbbind",
+        "--out", tmp_path / "out", "--workers", 0,
     )  # fmt: skip
     assert (code, result["labelled"], result["labels_unused"]) == (0, 1, 1)
     assert "warning: 1 ids of the labels are no complex here: 1abc" in said
