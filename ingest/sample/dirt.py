@@ -181,7 +181,7 @@ DIRT: Final = (
     Dirt("label_absent", "label", "label_missing", Need(),
          _label(affinity_type="", relation="", value="", unit="")),
     Dirt("label_unreadable", "label", "label_unreadable", Need(),
-         _label(affinity_type="Kd", relation="=", value="n.d.", unit="nM")),
+         _label(affinity_type="Kd", relation="=", value="see text", unit="nM")),
     Dirt("label_negative", "label", "label_nonpositive", Need(),
          _label(affinity_type="IC50", relation="=", value="-3.2", unit="nM")),
     Dirt("label_implausible", "label", "label_implausible", Need(),
