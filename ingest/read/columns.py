@@ -110,7 +110,7 @@ def _lines(
             word |= np.uint32(text[at + k]) << np.uint32(8 * k)
         start[n], length[n], record[n] = at, end - at, word
         n, at = n + 1, end + 1
-    return start[:n], length[:n], record[:n], every < 128 and not returns, at >= size
+    return start[:n], length[:n], record[:n], bool(every < 128 and not returns), at >= size
 
 
 def read_columns(
