@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import tarfile
+import warnings
 
 import numpy as np
 import pytest
@@ -61,7 +63,10 @@ def test_webdataset(dataset, tmp_path):
             arrays = np.load(io.BytesIO(tar.extractfile(f"{i:08d}.npz").read()))
             assert_record(arrays, json.load(tar.extractfile(f"{i:08d}.json")), dataset, row)
     wds = pytest.importorskip("webdataset", reason="webdataset is not installed")
-    found = list(wds.WebDataset(str(tmp_path / "out" / "shard-00000.tar"), shardshuffle=False).decode())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # webdataset leaves its files to the collector
+        found = list(wds.WebDataset(str(tmp_path / "out" / "shard-00000.tar"), shardshuffle=False).decode())
+        gc.collect()
     assert [f["json"]["id"] for f in found] == [dataset[r].id for r in ROWS]
     assert_record(found[2]["npz"], found[2]["json"], dataset, ROWS[2])
 
