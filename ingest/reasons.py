@@ -55,7 +55,7 @@ REPAIRS: Final = MappingProxyType({
     "aromatic_nh_added": "one or two aromatic nitrogens were given the hydrogen the file left out",
     "alternate_file": "the ligand was read from another file beside the first",
     "text_decoded": "bytes that are not UTF-8 were replaced in text fields",
-    "element_guessed": "blank element columns were filled from atom names",
+    "element_guessed": "element columns that are blank or name no element were filled from atom names",
     "charge_swapped": "charges written sign first were accepted",
     "squeezed_columns": "numbers run together were split at the fixed columns",
     "ligand_after_endmdl": "atoms after ENDMDL were taken as part of the first model",

@@ -46,7 +46,7 @@ def read_mmcif(data: bytes, name: str, assembly: str) -> Structure:
     unknown = unknown_names(found.residue_name)
     if unknown:
         found = replace(found, definitions=definitions_of_block(block, unknown))
-    return with_elements(found) if blank_elements else found
+    return with_elements(found, blank_elements)
 
 
 def _complete_sites(block: gemmi.cif.Block, name: str) -> bool:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ...shards.errors import StructureError
 from .columns import find_lines, read_columns
 from .components import component
+from .pdbqt import element_columns
 from .structure import Header, Structure, assemble, expand, flatten, links_of, to_utf8
 
 _ATOM: Final = int.from_bytes(b"ATOM", "little")
@@ -87,6 +88,9 @@ def read_pdb(data: bytes, name: str, assembly: str) -> Structure:
         data, decoded = to_utf8(data)
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         lines = _Lines(data)
+    receptor = element_columns(data, lines.start[lines.is_atom], lines.length[lines.is_atom])
+    if receptor is not None:
+        data, lines = receptor, _Lines(receptor)
     found = _read(data, lines, name, assembly)
     return replace(found, repairs=(*found.repairs, "text_decoded")) if decoded else found
 
@@ -143,7 +147,7 @@ def _read_lenient(
     found = flatten(parsed, "pdb", header, tuple(repairs))
     if not assembly:
         found = _with_blank_b_factors(found, lines.rows())
-    return with_elements(found) if blank_elements else found
+    return with_elements(found, blank_elements)
 
 
 def _with_blank_b_factors(found: Structure, rows: NDArray[np.uint8]) -> Structure:
@@ -248,12 +252,15 @@ def _line(data: bytes, at: int) -> int:
     return data.count(b"\n", 0, at) + 1
 
 
-def with_elements(found: Structure) -> Structure:
-    """Elements where the file left them out: by residue and atom name from the dictionary, and recorded.
+def with_elements(found: Structure, blank: bool) -> Structure:
+    """Elements that the file left out or that are none, by residue and atom name from the dictionary.
 
-    gemmi guesses from the alignment of the name, which takes a C-alpha written one column to the left
-    for calcium.
+    Where it left out any (``blank``), all are looked up: gemmi guesses from the alignment of the name, which
+    takes a C-alpha written one column to the left for calcium. Else those that are no element.
     """
+    wanted = np.full(found.n_atoms, blank) | (found.element == 0)
+    if not wanted.any():
+        return found
     pairs = np.stack([found.residue_name[found.residue].view(np.uint64), found.name.view(np.uint64)], axis=1)
     unique, inverse = np.unique(pairs, axis=0, return_inverse=True)
     sizes = np.diff(found.residue_start)
@@ -262,7 +269,9 @@ def with_elements(found: Structure) -> Structure:
     for row, (residue, atom) in enumerate(unique.view("S8").tolist()):
         guessed[row] = _element(residue.decode("latin-1"), atom.decode("latin-1"), residue in alone)
     element = guessed[inverse.ravel()]
-    element = np.where(element == 255, found.element, element)
+    element = np.where((element == 255) | ~wanted, found.element, element)
+    if not blank and (element == found.element).all():
+        return found
     return replace(found, element=element, repairs=(*found.repairs, "element_guessed"))
 
 

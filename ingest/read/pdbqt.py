@@ -1,5 +1,7 @@
-"""PDBQT poses. The format has no bond orders: they come from the SMILES that Meeko writes into the file, else
-from the geometry, which is recorded; a pose whose geometry leaves a doubt is refused.
+"""PDBQT poses, and the element columns of PDBQT receptors.
+
+The format has no bond orders: those of a pose come from the SMILES that Meeko writes into the file, else from
+the geometry, which is recorded; a pose whose geometry leaves a doubt is refused.
 
 ``REMARK SMILES`` is followed by ``REMARK SMILES IDX`` pairs (atom of the SMILES, serial of the pose) and by
 ``REMARK H PARENT`` pairs (atom of the SMILES, serial of its hydrogen), all counted from 1.
@@ -12,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from rdkit import Chem, rdBase
 from rdkit.Geometry import Point3D
 
@@ -24,6 +27,7 @@ from .molblock import decode
 from .residue import ligand_from_residue
 
 _MODEL: Final = re.compile(rb"^MODEL\b[^\n]*\n", re.MULTILINE)
+_CHARGE: Final = re.compile(rb"[ +-]\d\.\d{3}")  # of an atom, columns 71 to 76
 _SMILES: Final = "REMARK SMILES "
 _INDEX: Final = "REMARK SMILES IDX "
 _PARENT: Final = "REMARK H PARENT "
@@ -39,6 +43,39 @@ class _Atom:
     name: str
     type: str
     position: tuple[float, float, float]
+
+
+def element_columns(data: bytes, start: NDArray[np.int64], length: NDArray[np.int64]) -> bytes | None:
+    """A PDBQT receptor with the element columns of a PDB file; None if it is no PDBQT file.
+
+    Charge (columns 71 to 76) and atom type (78 and 79) stand where a PDB file has its element and charge, so
+    that an aromatic carbon (A) would be no element, iron fluorine, and chlorine and calcium carbon.
+
+    Parameters
+    ----------
+    start, length : where the atom lines begin, shape (n,), and how long they are
+    """
+    at = int(start[0]) if len(start) else 0
+    if not _CHARGE.fullmatch(data[at + 70 : at + 76]) or length.min() < 78:
+        return None
+    text = np.frombuffer(data + b" ", np.uint8).copy()
+    charge = text[start[:, None] + np.arange(70, 76)]
+    if not ((charge[:, 2] == 46) & (charge[:, [1, 3, 4, 5]] - np.uint8(48) < 10).all(axis=1)).all():
+        return None
+    second = np.where(length > 78, text[start + 78], np.uint8(32))
+    types, inverse = np.unique(np.stack([text[start + 77], second], axis=1), axis=0, return_inverse=True)
+    columns = np.array([_element_column(bytes(pair)) for pair in types])[inverse.ravel()]
+    text[start[:, None] + np.arange(76, 78)] = columns
+    text[start[length > 78] + 78] = 32
+    return text[:-1].tobytes()
+
+
+def _element_column(atom_type: bytes) -> tuple[int, int]:
+    """Columns 77 and 78 of a PDB file for an AutoDock type: " C" for A, "ZN" for Zn."""
+    kind = atom_type.decode("latin-1").strip().upper()
+    number = _ELEMENTS.get(kind, 0)
+    symbol = (Chem.GetPeriodicTable().GetElementSymbol(number).upper() if number else kind).rjust(2)
+    return ord(symbol[0]), ord(symbol[1])
 
 
 def split_poses(data: bytes) -> tuple[tuple[int, int], ...]:

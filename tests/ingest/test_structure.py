@@ -157,6 +157,40 @@ def test_blank_occupancy_is_one_and_a_blank_element_is_found():
     assert found.repairs == ("element_guessed",)
 
 
+def test_an_element_that_is_none_is_found_by_the_atom_s_name():
+    lines = chain_lines(["PHE"]).splitlines(keepends=True)
+    odd = "".join(line[:76] + " A" + line[78:] if " CB " in line else line for line in lines)
+    assert odd != "".join(lines)
+    found = read_structure(odd.encode(), "x")
+    assert found.element.tolist() == read_structure("".join(lines).encode(), "x").element.tolist()
+    assert found.repairs == ("element_guessed",)
+    unknown = atom_line("UNK", "UNX", "B", 9, (9, 9, 9), "X", het=True)
+    kept = read_structure(("".join(lines) + unknown).encode(), "x")
+    assert (kept.element[-1], kept.repairs) == (0, ())
+
+
+@pytest.mark.parametrize("ending", ["", "   "])
+def test_a_pdbqt_receptor_has_the_elements_of_its_atom_types(ending):
+    types = {"N": "N", "CA": "C", "C": "C", "O": "OA", "CB": "A"}
+    pdb = chain_lines(["PHE", "CYS"]).splitlines()
+    pdb += [atom_line("SG", "CYS", "A", 2, (9, 9, 9), "S").rstrip("\n")]
+    metals = {"ZN": "Zn", "CA": "Ca", "FE": "Fe", "MG": "Mg", "MN": "Mn", "CL": "Cl", "BR": "Br"}
+    pdb += [
+        atom_line(m, m, "B", 20 + i, (20 + 5 * i, 0, 0), m, het=True).rstrip("\n")
+        for i, m in enumerate(metals)
+    ]
+    pdbqt = []
+    for line in pdb:
+        kind = metals.get(line[17:20].strip()) or types.get(line[12:16].strip(), "SA")
+        pdbqt.append(f"{line[:66]}    {-0.342:6.3f} {kind}{ending}")
+    found = read_structure("\n".join(pdbqt).encode(), "x")
+    whole = read_structure("\n".join(pdb).encode(), "x")
+    assert found.element.tolist() == whole.element.tolist()
+    assert whole.element[-7:].tolist() == [30, 20, 26, 12, 25, 17, 35]
+    assert found.charge.tolist() == [0] * found.n_atoms
+    assert found.repairs == ()
+
+
 def test_a_carbon_written_one_column_to_the_left_is_no_calcium():
     line = "ATOM      1 CA   LYS A   1     111.252  98.373  98.187\n"
     ion = "HETATM    2 CA    CA A   2     121.252  98.373  98.187\n"
