@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
@@ -22,11 +24,23 @@ def block(word: str) -> str:
 
 def test_reading_shards(small_dataset):
     code = (
-        block("open_dataset")
+        block("dataset = holoshard.open_dataset")
         .replace("data/shards", str(small_dataset))
         .replace("batch_size=64", "batch_size=8")
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_columns_of_ones_own_reach_batches(tmp_path, small_dataset):
+    from holoshard.shards.make.pack import pack
+    from holoshard.shards.read.dataset import open_dataset
+
+    code = block("def with_depth").replace("data/parts/parts", str(small_dataset.parent))
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+    pack([tmp_path / "deep.h5"], tmp_path / "shards")
+    batch = next(iter(open_dataset(tmp_path / "shards").stream(batch_size=4, fields=["position", "depth"])))
+    expected = np.linalg.norm(batch["position"], axis=2)
+    np.testing.assert_allclose(batch["depth"], expected, rtol=1e-6)
 
 
 def test_a_layout_of_ones_own(tmp_path, monkeypatch):

@@ -36,7 +36,7 @@ def launch(arguments: Sequence[str], nodes: int, per_node: int = 1) -> int:
 
     Returns
     -------
-    0 if all ended well, else the exit code or signal of the first that did not
+    0 if all ended well, else the exit code of the first that did not, 128 + N if signal N ended it
     """
     size = nodes * per_node
     common = {
@@ -68,7 +68,7 @@ def wait(processes: Sequence[subprocess.Popen[bytes]], signals: StopSignals) -> 
             code, rank = min(failed)  # a signal's is below 0: others fail because of who was killed
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
             log.error("process %d of %d %s: the others are ended", rank, len(codes), how)
-            return abs(code)
+            return code if code > 0 else 128 - code  # as shells tell a signal
         if all(code == 0 for code in codes):
             return 0
         if signals.received and not handed_on:
