@@ -94,6 +94,11 @@ class World:
         value = self._reduce(torch.tensor(float(flag), device=self.device), dist.ReduceOp.MAX, everyone=True)
         return bool(value.item())
 
+    def least(self, n: int) -> int:
+        """The smallest of the numbers of all processes."""
+        value = torch.tensor(n, dtype=torch.int64, device=self.device)
+        return int(self._reduce(value, dist.ReduceOp.MIN, everyone=True).item())
+
     def tell(self, text: str) -> str:
         """A text of the first process, in all."""
         said = text.encode() if self.is_first else b""

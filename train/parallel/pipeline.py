@@ -159,7 +159,9 @@ class Pipeline(nn.Module):
         Chunks of rows follow each other through the stages, as many as make a stage wait little.
         """
         B, N = batch["atom_mask"].shape
-        rows = torch.arange(B, device=self.world.device).tensor_split(min(B, self.config.parallel.micro))
+        # As many in all processes, whose parts of a batch differ by a row: parameters are gathered for each.
+        n_chunks = self.world.least(min(B, self.config.parallel.micro))
+        rows = torch.arange(B, device=self.world.device).tensor_split(n_chunks)
         chunks = [{name: value[r] for name, value in batch.items() if name != NEAR} for r in rows]
         sends: list[Any] = []
         made: dict[int, list[Tensor]] = {}
