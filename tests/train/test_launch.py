@@ -34,7 +34,8 @@ def test_ports_are_free():
 @pytest.fixture
 def running(shards, tmp_path):
     """A run of two processes that would take long, and its folder."""
-    (tmp_path / "c.toml").write_text(config(shards, run={"steps": 100000}, checkpoint={"every": 50}))
+    run = {"steps": 100000, "hang_seconds": 8}
+    (tmp_path / "c.toml").write_text(config(shards, run=run, checkpoint={"every": 50}))
     command = [sys.executable, "-m", "holoshard", "train", str(tmp_path / "c.toml"), "--nodes", "2"]
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen([*command, "--out", str(tmp_path / "run")], stderr=log, stdout=log,
@@ -71,3 +72,17 @@ def test_all_end_when_one_is_killed(running):
     assert process.wait(90) == 128 + signal.SIGKILL
     assert "of 2 was killed by signal 9: the others are ended" in (folder / "log").read_text()
     assert not any(child.is_running() for child in children)
+
+
+def test_who_waits_for_a_frozen_process_says_in_which_exchange(running):
+    """The watchdog, not the time limit of the exchange, which would say less, ends the wait."""
+    process, folder = running
+    frozen = psutil.Process(process.pid).children()[1]
+    frozen.suspend()
+    deadline = time.monotonic() + 60
+    while "last collectives" not in (log := (folder / "log").read_text()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    frozen.kill()  # the launcher would give it half a minute to end by itself
+    assert process.wait(60) != 0
+    assert "process 0 has made no step for" in log
+    assert "waits for others" in log

@@ -11,6 +11,7 @@ from holoshard.train.configfile import parse_config
 from holoshard.train.parallel.mesh import start
 from holoshard.train.parallel.pipeline import owners
 from holoshard.train.predictor import BEST, Predictor
+from holoshard.train.record import read_record
 
 LAYERS = {"layers": 4}
 ZB = {"pipeline": 2, "reshard": "grad_op"}
@@ -87,6 +88,19 @@ def test_same_losses_in_two_stages(alone, of_two, mode):
 @pytest.mark.parametrize("mode", OF_FOUR)
 def test_same_losses_beside_other_axes(alone, of_four, mode):
     check_same(alone, of_four / mode)
+
+
+def test_validation_on_batches_that_do_not_divide_evenly(shards, tmp_path):
+    """Of 77 complexes the last batch has 5: 3 and 2 of them, in chunks that must be as many."""
+    here = {"data": {"valid_split": "train"}, "model": LAYERS, "run": {"steps": 2, "eval_every": 2}}
+    run_world(1, train, config(shards, **here), str(tmp_path / "one"))
+    cut = {"pipeline": 2, "micro_batches": 4}
+    run_world(4, train, config(shards, **here, parallel=cut), str(tmp_path / "four"))
+    one, four = (
+        next(m["eval"] for m in read_record(tmp_path / run) if "eval" in m) for run in ("one", "four")
+    )
+    assert one["n"] == four["n"] > 0
+    assert four["loss"] == pytest.approx(one["loss"], abs=1e-5)
 
 
 def test_a_run_goes_on_in_other_layouts(alone, of_two, of_four):

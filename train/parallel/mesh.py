@@ -165,8 +165,9 @@ def start(config: TrainConfig) -> World:
         if dist.is_initialized():  # the same processes in another layout
             pass
         elif size > 1:
-            # A peer that died while all met again would be waited for half an hour otherwise.
-            patience = datetime.timedelta(seconds=config.run.hang_seconds or 1800.0)
+            # A peer that died while all met again would be waited for half an hour otherwise. In training the
+            # watchdog, which says more, looks every five seconds and comes first.
+            patience = datetime.timedelta(seconds=(config.run.hang_seconds or 1800.0) + 10.0)
             dist.init_process_group(backend, timeout=patience)
         else:  # alone, yet FSDP does the casting or offloading
             dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
